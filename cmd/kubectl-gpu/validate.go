@@ -25,6 +25,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/podrules"
 	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
+	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
 )
 
 func validateCommand() *cobra.Command {
@@ -162,9 +163,7 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 		return nil, nil, err
 	}
 	found := checker.Check(ctx, object)
-	for _, err := range found.Refused {
-		problems = append(problems, err.Error()+hintFor(err))
-	}
+	problems = problemsIn(found.Refused)
 	for _, path := range found.Dropped {
 		problems = append(problems, fmt.Sprintf("%s: unknown field: remove it, or correct its name", path))
 	}
@@ -230,6 +229,34 @@ func impossible(spec any) (problems []string) {
 		problems = append(problems, problem.String())
 	}
 	return problems
+}
+
+// problemsIn returns what the API server would refuse, each once.
+func problemsIn(refused field.ErrorList) []string {
+	var problems []string
+	for _, err := range refused {
+		if !isRepeated(err, refused) {
+			problems = append(problems, problemOf(err))
+		}
+	}
+	return problems
+}
+
+// isRepeated reports whether the API server's error has no field, and another one is about the field that its text ends
+// with, as for a number that is too large.
+func isRepeated(err *field.Error, all field.ErrorList) bool {
+	return err.Field == "<nil>" && slices.ContainsFunc(all, func(other *field.Error) bool {
+		return other != err && strings.HasSuffix(err.Detail, " in "+other.Field)
+	})
+}
+
+// problemOf returns the API server's error, with the right form where it has none that people read.
+func problemOf(err *field.Error) string {
+	if strings.Contains(err.Detail, undecodable.Quantity) {
+		return fmt.Sprintf("%s: Invalid value: %q: is no quantity such as 500m, 2 or 4Gi, with at most 20 digits on each "+
+			"side of the point and an exponent of at most 18", err.Field, fmt.Sprint(err.BadValue))
+	}
+	return err.Error() + hintFor(err)
 }
 
 // hintFor returns the right form where the API server's error names the types alone; empty if that says enough.

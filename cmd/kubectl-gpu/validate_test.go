@@ -64,6 +64,18 @@ func TestValidate(t *testing.T) {
 			"metadata.name: Invalid value", "1 of 1",
 		},
 		"a wrong type": {policy("{driver: {env: 3}}"), 1, "ClusterPolicy p: spec.driver.env: Invalid value", "1 of 1"},
+		"a number that is too large, named once": {
+			policy("{dcgm: {hostPort: 3000000000}}"), 1, "ClusterPolicy p: spec.dcgm.hostPort: Invalid value: 3000000000: " +
+				"spec.dcgm.hostPort in body should be less than or equal to 65535\n", "1 of 1",
+		},
+		"a number that no type has": {
+			policy("{dcgm: {hostPort: 1e20}}"), 1, "ClusterPolicy p: spec.dcgm.hostPort: Invalid value: ", "1 of 1",
+		},
+		"what is no quantity": {
+			policy("{gfd: {resources: {limits: {memory: 10GB}}}}"), 1, "ClusterPolicy p: spec.gfd.resources.limits.memory: " +
+				`Invalid value: "10GB": is no quantity such as 500m, 2 or 4Gi, with at most 20 digits on each side of the ` +
+				"point and an exponent of at most 18\n", "1 of 1",
+		},
 		"a map for an image": {
 			policy("{operator: {initContainer: {image: {repository: nvcr.io/nvidia, tag: v1}}}}"), 1,
 			"set spec.operator.initContainer.repository, spec.operator.initContainer.image and " +

@@ -434,6 +434,41 @@ func TestEachReasonOfANode(t *testing.T) {
 	NewWithT(t).Expect(known).To(HaveKey(v1.ReasonContainerFailed))
 }
 
+// The command for the log of a container that crashes has the pod and the container which the message is about.
+func TestTheLogOfAContainerThatCrashes(t *testing.T) {
+	crashing := func(pod, container string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Status: corev1.PodStatus{
+			ContainerStatuses: []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
+			}}},
+		}}
+	}
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want string
+	}{
+		"of two one": {
+			[]corev1.Pod{crashing("gfd-a", "gfd"), crashing("driver-a", "nvidia-driver-ctr")},
+			"read the log with kubectl -n gpus logs driver-a -c nvidia-driver-ctr --previous.",
+		},
+		"another one": {[]corev1.Pod{crashing("gfd-a", "gfd")}, "read the log with kubectl logs --previous."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("a", "nvidia.com/gpu=8")
+			n.Status.Conditions[0] = corev1.NodeCondition{
+				Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: "CrashLoopBackOff",
+				Message: "a: stage Driver, operand driver: container nvidia-driver-ctr: CrashLoopBackOff, exit code 1",
+			}
+			policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+			seen := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
+			got := explain.OfNode(explain.NodeInput{
+				Node: n, Overview: seen, Policy: policy, Namespace: "gpus", Pods: test.pods, Reasons: all(t),
+			})
+			NewWithT(t).Expect(got.Findings[0].Next).To(ContainSubstring(test.want))
+		})
+	}
+}
+
 // A driver with known vulnerabilities is no cause of anything, but worth to know of a node.
 func TestOutdatedDriverOfANode(t *testing.T) {
 	g, known := NewWithT(t), all(t)

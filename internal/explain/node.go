@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -201,7 +202,29 @@ func (in NodeInput) finding(reason, message string) Finding {
 			Next: "update this plugin: it does not know the reason, which a newer release of the operator reports",
 		}
 	}
-	return Finding{Reason: reason, Message: message, Cause: known.Cause, Next: known.Remedy}
+	return Finding{Reason: reason, Message: message, Cause: known.Cause, Next: in.complete(known.Remedy, message)}
+}
+
+// previousLog is the command in remedies that takes the pod and the container which have failed.
+const previousLog = "kubectl logs --previous"
+
+// complete names the pod and the container in the remedy's command for a log, if it is that of a container which the
+// message is about.
+func (in NodeInput) complete(remedy, message string) string {
+	if !strings.Contains(remedy, previousLog) {
+		return remedy
+	}
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			waiting := status.State.Waiting
+			if waiting != nil && waiting.Reason == v1.ReasonCrashLoopBackOff && strings.Contains(message, status.Name) {
+				return strings.Replace(remedy, previousLog, fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", in.Namespace,
+					pod.Name, status.Name), 1)
+			}
+		}
+	}
+	return remedy
 }
 
 func operandPod(pod *corev1.Pod) OperandPod {

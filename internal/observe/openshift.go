@@ -87,6 +87,12 @@ func (o *OpenShift) Read(ctx context.Context, crds map[string]bool) (operand.Ope
 			s.StartDiscovery()
 		}
 	}
+	// Both watches sync at the same time. An error that lasts comes again below.
+	for _, s := range singletons {
+		if crds[s.definition] {
+			_, _ = s.EnsureWatch(ctx)
+		}
+	}
 	var found operand.OpenShiftCluster
 	var failed []error
 	for _, s := range singletons {

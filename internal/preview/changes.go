@@ -261,11 +261,11 @@ func differenceOf(rendered, live manifest.Object) (difference, error) {
 }
 
 // cause returns the first field of the pod template that differs, for a reason of its own: not an image of the
-// operator's helpers, which alone replaces no pod, and follows when another field does. It is empty if there is none.
+// operator's helpers, in a container or in the variable for the pods that it starts. That alone replaces no pod, and
+// follows when another field does. It is empty if there is none.
 func (d *difference) cause(helperImage string) string {
 	for _, one := range d.all {
-		isHelper := strings.HasSuffix(one.Path, "].image") && one.After == helperImage
-		if strings.HasPrefix(one.Path, templatePath) && !isHelper {
+		if strings.HasPrefix(one.Path, templatePath) && one.After != helperImage {
 			return one.Path
 		}
 	}

@@ -50,8 +50,13 @@ func variables(container *corev1.Container) func(string) string {
 func (c *Cluster) aboutOperator() []string {
 	container := c.operator()
 	if container == nil {
-		return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its image is taken from the " +
-			"objects that it has applied; its variables and flags count as the defaults of this plugin's release"}
+		source := "as most objects that it has applied have it, which may be that of an earlier release"
+		if c.helperImage() == "" {
+			source = "that of this plugin's release"
+		}
+		return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its image is taken to be " +
+			c.operatorImage() + ", " + source + "; how it serves its metrics is taken from their Service, and its " +
+			"variables and other flags count as the defaults of this plugin's release"}
 	}
 	var sentences []string
 	const unset = " were not read: they count as unset, also those that replace images"

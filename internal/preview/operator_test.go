@@ -50,6 +50,10 @@ func TestCauseOfADifference(t *testing.T) {
 	const helper = "example.com/operator:2"
 	image := drift.Difference{Path: "spec.template.spec.initContainers[wait].image", Before: "a", After: helper}
 	removed := drift.Difference{Path: "spec.template.spec.containers[main].env[MIG_STRATEGY]", Before: "single"}
+	variable := drift.Difference{
+		Path: "spec.template.spec.containers[main].env[VALIDATOR_IMAGE].value", Before: "a", After: helper,
+	}
+	selector := drift.Difference{Path: "spec.template.spec.nodeSelector[a]", After: "b"}
 	other := drift.Difference{Path: "spec.template.spec.containers[main].image", Before: "a", After: "example.com/main:2"}
 	proof := drift.Difference{Path: "spec.minReadySeconds", After: int64(10)}
 	for name, test := range map[string]struct {
@@ -58,6 +62,7 @@ func TestCauseOfADifference(t *testing.T) {
 	}{
 		"nothing":                           {nil, ""},
 		"the helper alone":                  {[]drift.Difference{image}, ""},
+		"the helper in a variable":          {[]drift.Difference{image, variable, selector}, selector.Path},
 		"the helper and a removed variable": {[]drift.Difference{image, removed}, removed.Path},
 		"the program's image":               {[]drift.Difference{image, other}, other.Path},
 		"a field beside the template":       {[]drift.Difference{proof, other}, other.Path},

@@ -15,13 +15,15 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Quantity is the pattern of the quantities that are decoded: at most 20 digits on each side of the point, and an
-// exponent of at most 18, as Kubernetes counts nothing beyond 2^63. The time that its decoder takes grows with the
-// value of the exponent, without a bound. The schemas of this release have the same pattern.
-const Quantity = `^[+-]?([0-9]{1,20}([.][0-9]{0,20})?|[.][0-9]{1,20})` +
-	`([KMGTPE]i|[numkMGTPE]|[eE][+-]?(0?[0-9]|1[0-8]))?$`
+// Quantity is the pattern of the quantities in the schemas of this release: at most 20 digits on each side of the
+// point, and an exponent of at most 18, as Kubernetes counts nothing beyond 2^63.
+const Quantity = mantissa + `([KMGTPE]i|[numkMGTPE]|[eE][+-]?(0?[0-9]|1[0-8]))?$`
 
-var quantityPattern = regexp.MustCompile(Quantity)
+const mantissa = `^[+-]?([0-9]{1,20}([.][0-9]{0,20})?|[.][0-9]{1,20})`
+
+// decodable matches the quantities that are decoded: also exponents up to 99, which earlier releases have admitted and
+// rolled out. The time that Kubernetes' decoder takes grows with the value of the exponent, without a bound.
+var decodable = regexp.MustCompile(mantissa + `([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`)
 
 // Problem is a field that cannot be decoded.
 type Problem struct {
@@ -122,7 +124,7 @@ func (c *checker) try(of reflect.Type, value any, path string) (remove bool) {
 
 // decode decodes a JSON text as the clients do, except that it refuses quantities that take too long.
 func decode(of reflect.Type, text []byte) error {
-	if of == quantityType && string(text) != "null" && !quantityPattern.MatchString(strings.Trim(string(text), `"`)) {
+	if of == quantityType && string(text) != "null" && !decodable.MatchString(strings.Trim(string(text), `"`)) {
 		return resource.ErrFormatWrong
 	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(of).Interface())
@@ -133,7 +135,7 @@ func wanted(of reflect.Type) string {
 	const numbers = "a whole number from %d to %d"
 	switch kind := of.Kind(); {
 	case of == quantityType:
-		return "a quantity of at most 20 digits on each side of the point and an exponent of at most 18"
+		return "a quantity of at most 20 digits on each side of the point and 2 in the exponent"
 	case of == intOrStringType:
 		return fmt.Sprintf(numbers, math.MinInt32, math.MaxInt32) + " or a text"
 	case of == durationType:

@@ -39,7 +39,7 @@ func policy(rest string) []byte {
 func TestWhatCannotBeDecodedIsRemoved(t *testing.T) {
 	const (
 		int32s   = "a whole number from -2147483648 to 2147483647"
-		quantity = "a quantity of at most 20 digits on each side of the point and an exponent of at most 18"
+		quantity = "a quantity of at most 20 digits on each side of the point and 2 in the exponent"
 	)
 	tests := map[string]struct {
 		spec, kept string
@@ -62,6 +62,14 @@ func TestWhatCannotBeDecodedIsRemoved(t *testing.T) {
 			spec: `{toolkit: {resources: {limits: {cpu: "1", memory: "1e-99999999999"}}}}`,
 			kept: `{toolkit: {resources: {limits: {cpu: "1"}}}}`,
 			want: []string{`spec.toolkit.resources.limits[memory] is "1e-99999999999", which is not ` + quantity},
+		},
+		"a quantity of more digits than are decoded": {
+			spec: `{gfd: {resources: {limits: {cpu: "1", memory: "111111111111111111111"}, requests: {memory: "1e100"}}}}`,
+			kept: `{gfd: {resources: {limits: {cpu: "1"}, requests: {}}}}`,
+			want: []string{
+				`spec.gfd.resources.limits[memory] is "111111111111111111111", which is not ` + quantity,
+				`spec.gfd.resources.requests[memory] is "1e100", which is not ` + quantity,
+			},
 		},
 		"a text that is no quantity": {
 			spec: `{toolkit: {resources: {requests: {cpu: many}}}}`, kept: `{toolkit: {resources: {requests: {}}}}`,
@@ -125,6 +133,8 @@ func TestWhatCanBeDecodedStaysAsItIs(t *testing.T) {
 		policy("spec: {driver: {upgradePolicy: {maxUnavailable: 2147483647}}}"),
 		policy("spec: {driver: {upgradePolicy: {maxUnavailable: 25%, maxParallelUpgrades: null}, resources: null}}"),
 		policy("spec: {toolkit: {resources: {limits: {cpu: 1, memory: 1.5Gi, a/b: 1e18}}}}"),
+		// Earlier releases have admitted these, and rolled them out.
+		policy("spec: {toolkit: {resources: {limits: {cpu: 1e19, memory: 1e99, a/b: 99999999999999999999E-99}}}}"),
 		policy("spec: {nodeDiscovery: {gracePeriod: 10m}, unknown: 99999999999}"),
 		policy("spec: null"),
 		[]byte(`{"apiVersion":"v1","kind":"Node","spec":5}`),

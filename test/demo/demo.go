@@ -89,7 +89,7 @@ func (d *demo) applyAndWatch(ctx context.Context, e *env, policy *unstructured.U
 
 // follow draws the frames.
 func (d *demo) follow(ctx context.Context, e *env, v *view, applied time.Time) (result, error) {
-	s := newScreen(d.stdout)
+	s := newScreen(d.stdout, d.total())
 	deadline := time.NewTimer(time.Until(applied.Add(d.timeout)))
 	defer deadline.Stop()
 	tick := time.NewTicker(redraw)

@@ -96,8 +96,9 @@ func (f frame) done(nodes int) bool {
 	return int(summary.Total) == nodes && int(summary.Ready) == nodes && f.ready() == nodes
 }
 
-// counts returns how many nodes have completed each stage.
-func (f frame) counts() string {
+// counts returns how many nodes have completed each stage, of all GPU nodes of the cluster: rows are those that have
+// been found.
+func (f frame) counts(nodes int) string {
 	reached := make([]int, len(stages))
 	failed := 0
 	for _, r := range f.rows {
@@ -112,7 +113,7 @@ func (f frame) counts() string {
 	for i, stage := range stages {
 		parts = append(parts, fmt.Sprintf("%s %d", stage, reached[i]))
 	}
-	text := strings.Join(parts, ", ") + fmt.Sprintf(" of %d", len(f.rows))
+	text := strings.Join(parts, ", ") + fmt.Sprintf(" of %d", nodes)
 	if failed > 0 {
 		text += fmt.Sprintf("; failed %d", failed)
 	}

@@ -23,6 +23,8 @@ const (
 type screen struct {
 	out      *os.File
 	terminal bool
+	// nodes is how many GPU nodes the cluster has.
+	nodes int
 	// drawn is how many lines the last table has on the terminal.
 	drawn int
 	// counts are those of the last line, printed at that time.
@@ -30,9 +32,9 @@ type screen struct {
 	at     time.Duration
 }
 
-func newScreen(out *os.File) *screen {
+func newScreen(out *os.File, nodes int) *screen {
 	_, _, terminal := size(out)
-	return &screen{out: out, terminal: terminal, at: -lineEvery}
+	return &screen{out: out, terminal: terminal, nodes: nodes, at: -lineEvery}
 }
 
 // size returns the size of a terminal; false if the output is not a terminal.
@@ -54,10 +56,10 @@ func (s *screen) show(f frame, elapsed time.Duration) {
 		rows := max(1, min(maxRows, height-around))
 		lines := table(f, style{rows: rows, width: width, colour: os.Getenv("NO_COLOR") == ""})
 		clock := fmt.Sprintf("%6.1f s  ", elapsed.Seconds())
-		s.replace(append(lines, "", cut(clock+f.counts(), width), cut(pad("", len(clock))+f.verdict(), width)))
+		s.replace(append(lines, "", cut(clock+f.counts(s.nodes), width), cut(pad("", len(clock))+f.verdict(), width)))
 		return
 	}
-	if counts := f.counts(); counts != s.counts && elapsed-s.at >= lineEvery {
+	if counts := f.counts(s.nodes); counts != s.counts && elapsed-s.at >= lineEvery {
 		fmt.Fprintf(s.out, "%6.1f s  %s\n", elapsed.Seconds(), counts)
 		s.counts, s.at = counts, elapsed
 	}
@@ -72,7 +74,7 @@ func (s *screen) end(f frame, elapsed time.Duration) {
 	for _, line := range table(f, style{rows: maxRows}) {
 		fmt.Fprintln(s.out, line)
 	}
-	fmt.Fprintf(s.out, "%6.1f s  %s\n", elapsed.Seconds(), f.counts())
+	fmt.Fprintf(s.out, "%6.1f s  %s\n", elapsed.Seconds(), f.counts(s.nodes))
 }
 
 // replace overwrites the lines of the last table, in one write to avoid flicker.

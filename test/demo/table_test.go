@@ -84,8 +84,8 @@ func TestTableShowsTheWorst(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	const want = "Discovered 3, Driver 2, Toolkit 2, DevicePlugin 2, Allocatable 1, Validated 1 of 4; failed 1"
-	if got := mixed().counts(); got != want {
+	const want = "Discovered 3, Driver 2, Toolkit 2, DevicePlugin 2, Allocatable 1, Validated 1 of 5; failed 1"
+	if got := mixed().counts(5); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -106,6 +106,8 @@ type Reconciler struct {
 	undecodableEvents map[types.UID]int64
 	// otherOperator identifies the last report that NVIDIA's operator is at work; empty while it is not.
 	otherOperator string
+	// openShiftError is why OpenShift's configuration could not be read, as it was logged; empty if it could.
+	openShiftError string
 	// nodes is the number of nodes in the last pass.
 	nodes atomic.Int64
 }

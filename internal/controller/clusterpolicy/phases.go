@@ -191,11 +191,14 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 func (s *scope) readOpenShift(ctx context.Context, input *operand.Input) {
 	found, err := s.OpenShift.Read(ctx, s.snapshot.CRDs)
 	if err == nil {
-		input.OpenShiftCluster = found
+		s.openShiftError, input.OpenShiftCluster = "", found
 		return
 	}
-	log.FromContext(ctx).Error(err, "Reading the configuration of OpenShift failed: until it can be read, new driver "+
-		"pods get the version and the proxy of the cluster that were read last")
+	if err.Error() != s.openShiftError {
+		s.openShiftError = err.Error()
+		log.FromContext(ctx).Error(err, "Reading the configuration of OpenShift failed: until it can be read, new driver "+
+			"pods get the version and the proxy of the cluster that were read last")
+	}
 	basis := s.Fleet.Basis()
 	if basis == nil || basis.Decisions == nil || basis.Decisions.Input.OpenShiftUnread != "" {
 		input.OpenShiftUnread = err.Error()

@@ -106,7 +106,8 @@ func (s *scope) mustHold(object *corev1.Node, entry *fleet.Entry) bool {
 }
 
 // policies returns the upgrade policies of the groups of the active nodes. That of a group whose nodes are not assessed
-// by the current Basis yet is the one before it.
+// by the current Basis yet is the one before it. A slot that it grants is given back after their assessment: nothing
+// has been done with it, as such nodes are held.
 func (s *scope) policies() map[string]upgrade.Policy {
 	policies := map[string]upgrade.Policy{}
 	if s.basis.Decisions == nil {

@@ -2,12 +2,15 @@ package upgrade_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	planner "github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -19,6 +22,26 @@ func (f *fixture) setResting(node string, upToDate bool) {
 	entry := *f.fleet.Get(node)
 	entry.Resting = &planner.Resting{Name: node, UpToDate: upToDate}
 	f.fleet.Set(&entry)
+}
+
+// slotOf is a slot of the node.
+func slotOf(node *corev1.Node) string { return fmt.Sprintf(`{"uid":%q,"round":1}`, node.UID) }
+
+// restingWithSlot puts all nodes at rest, and returns the ConfigMap in which one of them still has a slot.
+func restingWithSlot(ctx context.Context, f *fixture) *corev1.ConfigMap {
+	GinkgoHelper()
+	for _, name := range f.nodes {
+		f.setResting(name, true)
+	}
+	slots := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.OperatorNamespace, Name: labels.UpgradeSlots,
+			Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue},
+		},
+		Data: map[string]string{f.nodes[0]: slotOf(f.node(ctx, f.nodes[0]))},
+	}
+	Expect(f.client.Create(ctx, slots)).To(Succeed())
+	return slots
 }
 
 var _ = Describe("Nodes at rest", func() {
@@ -79,22 +102,34 @@ var _ = Describe("Nodes at rest", func() {
 
 	It("are read if they have slots, which end", func(ctx SpecContext) {
 		f := newFakeFixture(ctx, automatic(), "a", "b")
-		for _, name := range f.nodes {
-			f.setResting(name, true)
-		}
-		Expect(f.client.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: cluster.OperatorNamespace, Name: labels.UpgradeSlots,
-				Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue},
-			},
-			Data: map[string]string{"a": `{"uid":"` + string(f.node(ctx, "a").UID) + `","round":1}`},
-		})).To(Succeed())
+		restingWithSlot(ctx, f)
 		for range 3 {
 			reads(ctx, f)
 		}
 		Expect(f.takeWrites()).To(ContainElement(deleteSlots))
 		Expect(f.fleet.View().Upgrades.Done).To(Equal(2))
 		Expect(reads(ctx, f)).To(BeZero())
+	})
+
+	It("keep the slot that another manager grants before their last one ends", func(ctx SpecContext) {
+		f := newFakeFixture(ctx, automatic(), "a", "b")
+		slots := restingWithSlot(ctx, f)
+		f.refuse = func(verb string, object client.Object, _ []byte) error {
+			if verb != "delete" || object.GetName() != labels.UpgradeSlots {
+				return nil
+			}
+			slots.Data["b"] = slotOf(f.node(ctx, "b"))
+			return f.client.Update(ctx, slots)
+		}
+		var err error
+		for range 3 {
+			if _, err = f.pass(ctx, f.manager, time.Second); err != nil {
+				break
+			}
+		}
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "the delete: %v", err)
+		Expect(f.client.Get(ctx, client.ObjectKeyFromObject(slots), slots)).To(Succeed())
+		Expect(slots.Data).To(HaveKey("b"))
 	})
 
 	It("are in no report without a policy", func(ctx SpecContext) {
