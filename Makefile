@@ -193,16 +193,24 @@ test-rest: $(GOTESTSUM) test-clusters
 	$(call go-test,standard-quiet,$(rules),-short)
 	$(call go-test,standard-quiet,./internal/controller,-count=1 -run=TestLargeCluster)
 
-# Packages whose tests must notice every lost error; -ginkgo.fail-fast ends a run at the first failure.
-mutated ?= internal/controller/clusterpolicy internal/controller/node
+# Packages whose code is changed, one place at a time, to see whether a test fails; all places of all take many hours.
+mutated ?= ./internal/... ./cmd/...
+mutate   = go run ./test/mutate $(if $(SEED),-seed=$(SEED)) $(if $(OPERATORS),-operators=$(OPERATORS)) \
+  $(if $(IMPORTERS),-importers) $(if $(SUITES),-suites)
 
 .PHONY: test-mutations
-test-mutations: ## Drop each error of the controllers, one at a time, and check that a test fails (mutated=PACKAGE-DIRECTORY)
-	go run ./test/mutate $(mutated) -- -ginkgo.fail-fast
+test-mutations: ## Change the code in one place at a time, and check that a test fails (mutated=PACKAGES MUTANTS=20 SEED=1 OPERATORS=error IMPORTERS=1 SUITES=1)
+	$(mutate) $(if $(MUTANTS),-mutants=$(MUTANTS)) $(mutated)
+
+# Eight packages, as building their tests takes longer than running them.
+.PHONY: test-mutants-sample
+test-mutants-sample: ## Try a random sample of test-mutations, in 4 minutes (SEED=1 repeats one)
+	$(mutate) -packages=8 -mutants=15 -budget=3m30s -most=40 $(mutated)
 
 .PHONY: test-full
 test-full: test-unit ## Run all tests with complete campaigns and models; takes hours
 	for module in config/image test/monitoring test/olm; do (cd $$module && go test -v -count=1 $(TESTFLAGS) ./...) || exit; done
+	$(MAKE) --no-print-directory test-mutants-sample
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./internal/healthaction ./internal/upgrade ./test/...
 	$(MAKE) --no-print-directory test-next
 

@@ -76,6 +76,36 @@ DCGM_FI_DEV_GPU_TEMP_CELSIUS{gpu="0"} 61
 	}
 }
 
+// Values at the ends of their ranges, and what has to be computed.
+func TestValues(t *testing.T) {
+	for name, test := range map[string]struct {
+		metrics string
+		want    usage
+	}{
+		"1 % under the name of a ratio": {
+			`DCGM_FI_DEV_GPU_UTIL_RATIO{gpu="0",DCGM_FI_DRIVER_VERSION="595"} 1`, usage{1, -1, -1, -1, -1},
+		},
+		"a ratio of 1": {`DCGM_FI_DEV_GPU_UTIL_RATIO{gpu="0"} 1`, usage{100, -1, -1, -1, -1}},
+		"an idle GPU":  {`DCGM_FI_DEV_GPU_UTIL{gpu="0"} 0`, usage{0, -1, -1, -1, -1}},
+		"a counter": {
+			"# TYPE DCGM_FI_DEV_GPU_UTIL counter\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 7", usage{7, -1, -1, -1, -1},
+		},
+		"used memory that is not reported": {
+			"DCGM_FI_DEV_FB_CAPACITY_BYTES{gpu=\"0\"} 100\nDCGM_FI_DEV_FB_FREE_BYTES{gpu=\"0\"} 60\n" +
+				"DCGM_FI_DEV_FB_RESERVED_BYTES{gpu=\"0\"} 4", usage{-1, -1, -1, 36, 100},
+		},
+		"free memory that is not reported": {`DCGM_FI_DEV_FB_USED_BYTES{gpu="0"} 40`, usage{-1, -1, -1, 40, -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			devices, err := gpuusage.Parse("node", strings.NewReader(test.metrics+"\n"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(devices).To(HaveLen(1))
+			g.Expect(of(devices[0].Usage)).To(Equal(test.want))
+		})
+	}
+}
+
 // An exporter that reports processes has the series of the GPU beside theirs.
 func TestPartsBesideTheWhole(t *testing.T) {
 	g := NewWithT(t)
@@ -106,14 +136,14 @@ DCGM_FI_DEV_POWER_USAGE{gpu="0",pod="big",namespace="a",container="c"} 300
 DCGM_FI_DEV_POWER_USAGE{gpu="1",pod="big",namespace="a",container="c"} 200
 DCGM_FI_DEV_GPU_TEMP{gpu="0",pod="big",namespace="a",container="c"} 50
 DCGM_FI_DEV_GPU_TEMP{gpu="1",pod="big",namespace="a",container="c"} 60
-DCGM_FI_DEV_GPU_UTIL{gpu="2",pod="s1",namespace="b",vgpu="0"} 70
 DCGM_FI_DEV_GPU_UTIL{gpu="2",pod="s2",namespace="b",vgpu="1"} 50
-DCGM_FI_DEV_FB_USED{gpu="2",pod="s1",namespace="b",vgpu="0"} 10
+DCGM_FI_DEV_GPU_UTIL{gpu="2",pod="s1",namespace="b",vgpu="0"} 70
 DCGM_FI_DEV_FB_USED{gpu="2",pod="s2",namespace="b",vgpu="1"} 20
-DCGM_FI_DEV_POWER_USAGE{gpu="2",pod="s1",namespace="b",vgpu="0"} 100
+DCGM_FI_DEV_FB_USED{gpu="2",pod="s1",namespace="b",vgpu="0"} 10
 DCGM_FI_DEV_POWER_USAGE{gpu="2",pod="s2",namespace="b",vgpu="1"} 100
-DCGM_FI_DEV_GPU_TEMP{gpu="2",pod="s1",namespace="b",vgpu="0"} 40
+DCGM_FI_DEV_POWER_USAGE{gpu="2",pod="s1",namespace="b",vgpu="0"} 100
 DCGM_FI_DEV_GPU_TEMP{gpu="2",pod="s2",namespace="b",vgpu="1"} 40
+DCGM_FI_DEV_GPU_TEMP{gpu="2",pod="s1",namespace="b",vgpu="0"} 40
 DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="3",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",pod="m",namespace="b"} 0.5
 DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="3",GPU_I_ID="10",GPU_I_PROFILE="1g.10gb"} 0.1
 DCGM_FI_DEV_FB_USED{gpu="3",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",pod="m",namespace="b"} 7
@@ -126,6 +156,10 @@ DCGM_FI_DEV_GPU_TEMP{gpu="3"} 30
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(devices).To(HaveLen(5))
 	g.Expect([]string{devices[3].MIGInstance, devices[4].MIGInstance}).To(Equal([]string{"1", "10"}))
+	g.Expect(devices).To(HaveEach(HaveField("Node", "node")))
+	g.Expect(devices[3].MIGProfile).To(Equal("1g.10gb"))
+	g.Expect(devices[0].Holders).To(Equal([]gpuusage.Holder{{Namespace: "a", Pod: "big", Container: "c"}}))
+	g.Expect(devices[2].Holders).To(Equal([]gpuusage.Holder{{Namespace: "b", Pod: "s1"}, {Namespace: "b", Pod: "s2"}}))
 
 	nodes := gpuusage.Nodes(devices)
 	g.Expect(nodes).To(HaveLen(1))

@@ -3,6 +3,7 @@ package migrationsteps
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,8 +116,10 @@ func twoPools() []string {
 		fmt.Sprintf(ownPolicy, ""), nodeOf("a", "22.04", ""), nodeOf("b", "24.04", ""),
 		podOf("nvidia-driver-daemonset", "p22", "a"), podOf("nvidia-driver-daemonset-p24", "p24", "b"),
 	}
-	documents = append(documents, setOf("nvidia-driver-daemonset", "p22")...)
-	return append(documents, setOf("nvidia-driver-daemonset-p24", "p24")...)
+	own, others := setOf("nvidia-driver-daemonset", "p22"), setOf("nvidia-driver-daemonset-p24", "p24")
+	older := strings.NewReplacer("revision: 2", "revision: 1", "driver:p22", "driver:old").Replace(own[1])
+	others[1] = strings.Replace(others[1], "revision: 2", "revision: 3", 1)
+	return slices.Concat(documents, []string{older}, own, []string{older}, others)
 }
 
 func backOf(g *WithT, objects []*unstructured.Unstructured) *Back {
@@ -334,6 +337,14 @@ func TestBackIsBlocked(t *testing.T) {
 				}
 				return left
 			}, "no ControllerRevision",
+		},
+		"a template that cannot be read": {
+			func(d []string) []string {
+				for i := range d {
+					d[i] = strings.Replace(d[i], "containers: [{name: nvidia-driver-ctr", "containers: [{name: 1", 1)
+				}
+				return d
+			}, "cannot be created: ControllerRevision nvidia-driver-daemonset-1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterpolicy/gpu-operator/config"
@@ -175,6 +176,48 @@ func TestReport(t *testing.T) {
 	}))
 	g.Expect(r.Blockers).To(HaveLen(1))
 	g.Expect(r.Blockers[0].Remedy).To(HavePrefix("kubectl delete subscription,clusterserviceversion"))
+}
+
+// What prevents a migration, each alone.
+func TestBlockers(t *testing.T) {
+	policy := object("ClusterPolicy", "cluster-policy", "")
+	deleted := policy.DeepCopy()
+	deleted.SetDeletionTimestamp(new(metav1.Unix(0, 0)))
+	theirs, byOLM, elsewhere := deployment("DRIVER_IMAGE"), deployment("DRIVER_IMAGE"), deployment(OwnVariable)
+	byOLM.SetLabels(map[string]string{olmOwner: "gpu-operator.v1.0.0"})
+	second := theirs.DeepCopy()
+	second.SetName("second")
+	elsewhere.SetNamespace("elsewhere")
+	type objects = []*unstructured.Unstructured
+	for name, test := range map[string]struct {
+		objects objects
+		preview *preview.Preview
+		want    string
+	}{
+		"nothing":      {objects: objects{theirs, policy}, preview: &preview.Preview{}},
+		"two policies": {objects{policy, policy}, nil, "there are 2 ClusterPolicies, and only the oldest is active"},
+		"a policy that is being deleted": {
+			objects{deleted}, nil, "ClusterPolicy cluster-policy is being deleted",
+		},
+		"an invalid policy": {
+			nil, &preview.Preview{Invalid: []string{"driver", "toolkit"}}, "the policy is invalid for driver, toolkit",
+		},
+		"two operators":             {objects{theirs, second}, nil, "2 Deployments run NVIDIA's operator"},
+		"an operator of OLM":        {objects{byOLM}, nil, "keeps Deployment gpu-operator running"},
+		"own, in its namespace":     {objects: objects{theirs, deployment(OwnVariable)}},
+		"own, in another namespace": {objects{theirs, elsewhere}, nil, "installed in namespace elsewhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r := Of(&Facts{Cluster: Cluster{Objects: test.objects}, Preview: test.preview})
+			if test.want == "" {
+				g.Expect(r.Blockers).To(BeEmpty())
+				return
+			}
+			g.Expect(r.Blockers).To(ConsistOf(And(
+				HaveField("Cause", ContainSubstring(test.want)), HaveField("Remedy", Not(BeEmpty())))))
+		})
+	}
 }
 
 // The manifests are the truth about what the installers have. NVIDIA's operator has none of the names that begin with

@@ -72,6 +72,7 @@ func TestNext(t *testing.T) {
 		message string
 		until   time.Duration
 		asks    bool
+		failed  bool
 	}{
 		"an idle node": {
 			change: func(*removal.Node) {}, action: removal.TakeOff, message: "operands are being removed", asks: true,
@@ -79,6 +80,10 @@ func TestNext(t *testing.T) {
 		"GPUs in use": {
 			change: func(n *removal.Node) { n.Users = users }, action: removal.Hold, asks: true,
 			message: "held by team/a, team/b, team/c and 1 more",
+		},
+		"GPUs in use by as many pods as are named": {
+			change: func(n *removal.Node) { n.Users = users[:3] }, action: removal.Hold, asks: true,
+			message: "held by team/a, team/b, team/c",
 		},
 		"GPUs in use, and force": {
 			change: func(n *removal.Node) { n.Users, n.Force = users, true }, action: removal.TakeOff,
@@ -118,7 +123,11 @@ func TestNext(t *testing.T) {
 		},
 		"a clean-up that fails": {
 			empty: true, change: cleaning(removal.Cleaner{Failed: true, Message: "busy"}), action: removal.Wait,
-			message: "waits for the clean-up of the host: busy",
+			message: "waits for the clean-up of the host: busy", failed: true,
+		},
+		"a clean-up with a long message": {
+			empty: true, change: cleaning(removal.Cleaner{Message: strings.Repeat("x", 200)}), action: removal.Wait,
+			message: "waits for the clean-up of the host: " + strings.Repeat("x", 89) + "...",
 		},
 		"a clean-up that fails, and force": {
 			empty: true, action: removal.Release, message: "busy",
@@ -170,6 +179,12 @@ func TestNext(t *testing.T) {
 			step := node.Next()
 			g.Expect(step.Action).To(Equal(test.action))
 			g.Expect(step.Message).To(Equal(test.message))
+			g.Expect(step.Failed).To(Equal(test.failed))
+			reason := "Removing"
+			if test.action == removal.Hold {
+				reason = "RemovalHeld"
+			}
+			g.Expect(step.Reason()).To(Equal(reason))
 			if test.until == 0 {
 				g.Expect(step.Until).To(BeZero())
 			} else {

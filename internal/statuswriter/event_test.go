@@ -7,9 +7,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/drift"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
 
 // A policy has an Event when it becomes degraded, when the reason changes, and when it recovers.
@@ -51,6 +53,29 @@ func TestPolicyEvents(t *testing.T) {
 	event, changed = policyEvent(policy, status(metav1.ConditionTrue, "ReconcileFailed", "ReconcileFailed", "timeout"))
 	g.Expect(changed).To(BeTrue(), "degraded for another reason")
 	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed")))
+}
+
+// An operand that no node reports has an Event when it begins to fail, unless the Event of the policy says the same.
+func TestOperandEvents(t *testing.T) {
+	g := NewWithT(t)
+	failing := func(name string) v1.OperandStatus {
+		return v1.OperandStatus{Name: name, State: v1.OperandDegraded, Reason: "ApplyFailed", Message: "no answer"}
+	}
+	after := v1.ClusterPolicyStatus{Operands: []v1.OperandStatus{
+		failing("new"), failing("before"), failing("reported"), failing("of-nodes"), {Name: "ready", State: v1.OperandReady},
+	}}
+	policy := &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u", ResourceVersion: "7"},
+		Status: v1.ClusterPolicyStatus{Operands: []v1.OperandStatus{
+			failing("before"), {Name: "new", State: v1.OperandReady},
+		}},
+	}
+	found := operandEvents(policy, after, sets.New("new", "before", "reported", "ready"), "reported: no answer")
+	g.Expect(found).To(Equal([]events.Event{{
+		Regarding: corev1.ObjectReference{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "cp", UID: "u"},
+		Type:      "Warning", Reason: "ApplyFailed", Message: "new: no answer",
+		Transition: "operand new fails after version 7",
+	}}))
 }
 
 // Components with known vulnerabilities have an Event when the condition appears, and none for each further node.

@@ -2,6 +2,7 @@ package statuswriter
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -22,12 +23,15 @@ func TestDriverWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored := &v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
-	writes := 0
+	writes, failure := 0, error(nil)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string,
 			object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
 		) error {
 			writes++
+			if failure != nil {
+				return failure
+			}
 			return c.SubResource(sub).Patch(ctx, object, patch, options...)
 		}}).Build()
 	clock := clocktesting.NewFakeClock(now)
@@ -39,13 +43,14 @@ func TestDriverWriter(t *testing.T) {
 		}
 		return object
 	}
+	reason := "Reconciled"
 	write := func(
 		step string, object *v1alpha1.NVIDIADriver, state v1alpha1.DriverState, message string, delay time.Duration,
 		wantWrites int,
 	) {
 		t.Helper()
 		wait, err := w.Write(t.Context(), object, v1alpha1.NVIDIADriverStatus{State: state, Conditions: []metav1.Condition{
-			{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Reconciled", Message: message},
+			{Type: "Ready", Status: metav1.ConditionTrue, Reason: reason, Message: message},
 		}})
 		if err != nil || wait != delay || writes != wantWrites {
 			t.Errorf("%s: wait %s, %d writes, error %v", step, wait, writes, err)
@@ -56,6 +61,9 @@ func TestDriverWriter(t *testing.T) {
 	write("the cache is stale", first, v1alpha1.StateReady, "2 of 2", 200*time.Millisecond, 1)
 	write("no change", read(), v1alpha1.StateReady, "1 of 2", 0, 1)
 	write("another message", read(), v1alpha1.StateReady, "2 of 2", 10*time.Second, 1)
+	reason = "Upgrading"
+	write("another reason", read(), v1alpha1.StateReady, "1 of 2", time.Second, 1)
+	reason = "Reconciled"
 	write("another state", read(), v1alpha1.StateNotReady, "1 of 2", time.Second, 1)
 	clock.Step(time.Second)
 	write("another state later", read(), v1alpha1.StateNotReady, "1 of 2", 0, 2)
@@ -63,9 +71,21 @@ func TestDriverWriter(t *testing.T) {
 		t.Errorf("the state is %s", got)
 	}
 	clock.Step(time.Second)
+	before, after := read(), read()
+	after.Labels = map[string]string{"a": "b"}
+	if err := c.Update(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	write("an object that has changed since it was read", before, v1alpha1.StateReady, "", time.Second, 3)
+	failure = errors.New("no answer")
+	if _, err := w.Write(t.Context(), read(), v1alpha1.NVIDIADriverStatus{State: v1alpha1.StateReady}); !errors.Is(
+		err, failure) {
+		t.Errorf("a call that fails: got %v", err)
+	}
+	failure = nil
 	if err := c.Delete(t.Context(), read()); err != nil {
 		t.Fatal(err)
 	}
 	write("a deleted object", &v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "2"}},
-		v1alpha1.StateReady, "", 0, 3)
+		v1alpha1.StateReady, "", 0, 5)
 }

@@ -1,5 +1,6 @@
-// Command mutate checks that the tests of packages notice a lost error: it drops the errors that the code returns or
-// records, one at a time, and runs the tests of the package, each of which has to fail.
+// Command mutate checks that tests notice faults: it changes the code of packages in one place at a time, such as a
+// condition, a comparison, a call that is left out or a constant that is returned, and runs the tests of the package,
+// one of which has to fail.
 package main
 
 import (
@@ -7,176 +8,230 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-const usage = `Usage: go run ./test/mutate [flags] PACKAGE-DIRECTORY... [-- FLAGS-OF-THE-TEST-BINARY]
+const usage = `Usage: go run ./test/mutate [flags] PACKAGE...
 
-Drops one error at a time in each package and runs the tests of the package. A mutation that no test notices
-survives; the command ends with status 1 if one does.
+Changes the code of packages in one place at a time and runs their tests. A mutant that no test notices is live; a
+reviewed one of test/mutate/equivalents.yaml is left out. The command changes no file.
 
 `
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+// choice is the flags of the command.
+type choice struct {
+	seed              uint64
+	packages, mutants int
+	operators         string
+	only              *regexp.Regexp
+	list              bool
+	importers, suites bool
+	budget            time.Duration
+	most              float64
+	patterns          []string
+}
+
+func parse(args []string) (*choice, error) {
+	c := &choice{}
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
-	recorders := flags.String("recorders", "fail",
-		"methods that record an error, separated by commas; their calls are dropped")
-	only := flags.String("only", "", "mutate only the places, written FILE:LINE, that this regular expression matches")
-	list := flags.Bool("list", false, "list the mutations and run nothing")
-	timeout := flags.Duration("timeout", 5*time.Minute,
-		"time limit of one run of the tests; a run that exceeds it has failed")
+	flags.Uint64Var(&c.seed, "seed", 0, "seed of the choice, which repeats it; 0 is a random one")
+	flags.IntVar(&c.packages, "packages", 0, "number of packages, chosen at random; 0 is all")
+	flags.IntVar(&c.mutants, "mutants", 0, "number of mutants in each package, chosen at random; 0 is all")
+	flags.StringVar(&c.operators, "operators", "", "kinds of changes, separated by commas, of "+
+		strings.Join(operators, ", ")+"; empty is all")
+	only := flags.String("only", "", "only the mutants, written FILE:LINE FUNCTION, OPERATOR: CHANGE, that this regular "+
+		"expression matches")
+	flags.BoolVar(&c.list, "list", false, "list the chosen mutants and run nothing")
+	flags.BoolVar(&c.importers, "importers", false,
+		"judge what is live by the tests of the given packages that import the changed one, too")
+	flags.BoolVar(&c.suites, "suites", false, "also run the tests that -short leaves out, such as those on an API server")
+	flags.DurationVar(&c.budget, "budget", 0, "time after which no further mutant is tried; 0 is none")
+	flags.Float64Var(&c.most, "most", 0, "percentage of live mutants above which the command fails")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil
+	err := flags.Parse(args)
+	if err != nil {
+		return nil, err
+	}
+	if c.only, err = regexp.Compile(*only); err != nil {
+		return nil, fmt.Errorf("flag -only: %w", err)
+	}
+	for _, name := range strings.Split(c.operators, ",") {
+		if name != "" && !slices.Contains(operators, name) {
+			return nil, fmt.Errorf("flag -operators: there is no operator %s", name)
 		}
+	}
+	if c.patterns = flags.Args(); len(c.patterns) == 0 {
+		flags.Usage()
+		return nil, errors.New("no package given")
+	}
+	if c.seed == 0 {
+		c.seed = uint64(rand.Uint32())
+	}
+	return c, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	c, err := parse(args)
+	if err != nil {
 		return err
 	}
-	chosen, err := regexp.Compile(*only)
+	equivalents, err := readEquivalents(equivalentsFile)
 	if err != nil {
-		return fmt.Errorf("flag -only: %w", err)
+		return err
 	}
-	directories, extra := split(flags.Args())
-	if len(directories) == 0 {
-		flags.Usage()
-		return errors.New("no package directory given")
+	w, err := list(ctx, c.patterns)
+	if err != nil {
+		return err
 	}
-	var survivors []string
-	for _, directory := range directories {
-		mutations, err := find(directory, strings.Split(*recorders, ","))
-		if err != nil {
-			return err
+	fmt.Fprintf(out, "SEED=%d\n", c.seed)
+	r := &runner{choice: c, world: w, equivalents: equivalents, out: out}
+	if c.budget > 0 {
+		r.end = time.Now().Add(c.budget)
+	}
+	chosen := c.choosePackages(w.packages)
+	for _, l := range chosen {
+		if err = r.inPackage(ctx, l); err != nil {
+			break
 		}
-		if *list {
-			for _, m := range matching(mutations, chosen) {
-				fmt.Println(m)
-			}
-			continue
-		}
-		survived, err := tryAll(ctx, directory, mutations, chosen,
-			append([]string{"-test.timeout", timeout.String(), "-test.failfast"}, extra...))
-		if err != nil {
-			return err
-		}
-		survivors = append(survivors, survived...)
 	}
-	if len(survivors) > 0 {
-		return fmt.Errorf("no test noticed:\n  %s", strings.Join(survivors, "\n  "))
+	if c.list {
+		return err
 	}
-	return nil
+	writeTable(out, r.rows)
+	fmt.Fprintf(out, "\nSEED=%d repeats this choice.\n", c.seed)
+	if all := total(r.rows); err == nil && all.percent() > c.most {
+		return fmt.Errorf("%.1f %% of the mutants are live, and at most %.1f %% may be", all.percent(), c.most)
+	}
+	return err
 }
 
-// split separates the package directories from the flags of the test binary.
-func split(args []string) (directories, extra []string) {
-	for i, arg := range args {
-		if arg == "--" {
-			return args[:i], args[i+1:]
-		}
-	}
-	return args, nil
+// random returns the numbers that a purpose gets of the seed: a package has the same ones whichever others are chosen.
+func (c *choice) random(purpose string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, purpose) // A hash has no errors.
+	return rand.New(rand.NewPCG(c.seed, h.Sum64()))
 }
 
-func matching(mutations []mutation, chosen *regexp.Regexp) []mutation {
-	var found []mutation
-	for _, m := range mutations {
-		if chosen.MatchString(m.place()) {
-			found = append(found, m)
-		}
+func (c *choice) choosePackages(all []*listed) []*listed {
+	if c.packages == 0 || c.packages >= len(all) {
+		return all
 	}
-	return found
+	shuffled := slices.Clone(all)
+	c.random("packages").Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	return shuffled[:c.packages]
 }
 
-// tryAll runs the tests of the package without a mutation, which must pass, and with each selected mutation. It
-// returns the mutations that survive.
-func tryAll(
-	ctx context.Context, directory string, mutations []mutation, chosen *regexp.Regexp, args []string,
-) ([]string, error) {
+// chooseMutants returns the mutants to try, in the order of the code.
+func (c *choice) chooseMutants(pkg string, all []*mutant) []*mutant {
+	var chosen []*mutant
+	for _, m := range all {
+		if (c.operators == "" || slices.Contains(strings.Split(c.operators, ","), m.operator)) &&
+			c.only.MatchString(m.String()) {
+			chosen = append(chosen, m)
+		}
+	}
+	if c.mutants == 0 || c.mutants >= len(chosen) {
+		return chosen
+	}
+	c.random(pkg).Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+	chosen = chosen[:c.mutants]
+	slices.SortFunc(chosen, func(a, b *mutant) int { return a.number - b.number })
+	return chosen
+}
+
+// runner tries the mutants of one package after another.
+type runner struct {
+	*choice
+	world       *world
+	equivalents []equivalent
+	out         io.Writer
+	end         time.Time
+	rows        []*row
+}
+
+func (r *runner) over() bool { return !r.end.IsZero() && time.Now().After(r.end) }
+
+func (r *runner) inPackage(ctx context.Context, l *listed) error {
+	if r.over() || len(l.GoFiles) == 0 {
+		return nil
+	}
+	p, err := r.world.load(l)
+	if err != nil {
+		return err
+	}
+	mutants, err := generate(p, r.world.importer)
+	if err != nil {
+		return err
+	}
+	if mutants, err = withoutEquivalents(l.name(), mutants, r.equivalents); err != nil {
+		return err
+	}
+	mutants = r.chooseMutants(l.name(), mutants)
+	if len(mutants) == 0 {
+		return nil
+	}
+	if r.list {
+		for _, m := range mutants {
+			fmt.Fprintln(r.out, m)
+		}
+		return nil
+	}
+	return r.try(ctx, p, mutants)
+}
+
+func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
 	scratch, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(scratch)
-	runner := runner{directory: directory, binary: filepath.Join(scratch, "package.test"), args: args}
-	if err := runner.build(ctx, scratch, mutations); err != nil {
-		return nil, err
-	}
-	begin := time.Now()
-	if passed, output, err := runner.try(ctx, 0); err != nil || !passed {
-		return nil, errors.Join(fmt.Errorf("the tests of %s fail without a mutation:\n%s", directory, output), err)
-	}
-	mutations = matching(mutations, chosen)
-	fmt.Printf("%s: %d mutations; one run takes %s\n", directory, len(mutations), time.Since(begin).Round(time.Second))
-	var survivors []string
-	for i, m := range mutations {
-		passed, _, err := runner.try(ctx, m.number)
-		if err != nil {
-			return nil, err
+	var importers []*listed
+	for _, l := range r.world.packages {
+		if r.importers && l.imports(p.ImportPath) && l.ImportPath != p.ImportPath {
+			importers = append(importers, l)
 		}
-		verdict := "killed"
-		if passed {
-			verdict, survivors = "SURVIVED", append(survivors, m.String())
-		}
-		fmt.Printf("%3d/%d %-8s %s\n", i+1, len(mutations), verdict, m)
 	}
-	fmt.Printf("%s: %d/%d killed\n", directory, len(mutations)-len(survivors), len(mutations))
-	return survivors, nil
-}
-
-// runner builds and runs the tests of one package.
-type runner struct {
-	directory, binary string
-	args              []string
-}
-
-// build builds the tests with all mutations, of which a run enables one. A mutation that does not compile is an
-// error.
-func (b runner) build(ctx context.Context, scratch string, mutations []mutation) error {
-	overlay, err := overlay(scratch, mutations)
+	j, err := newJudge(ctx, scratch, p, mutants, importers, r.suites)
 	if err != nil {
 		return err
 	}
-	compiler := exec.CommandContext(ctx, "go", "test", "-c", "-o", b.binary, "-overlay", overlay, ".")
-	compiler.Dir = b.directory
-	if output, err := compiler.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the tests of %s with mutations: %w\n%s", b.directory, err, output)
+	result := &row{pkg: p.name()}
+	r.rows = append(r.rows, result)
+	for i, m := range mutants {
+		if r.over() {
+			result.untried = len(mutants) - i
+			break
+		}
+		found, err := j.try(ctx, m)
+		if err != nil {
+			return err
+		}
+		result.count(found)
+		if found == live || found == unrun {
+			fmt.Fprintf(r.out, "%s: %s %s, %s\n%s", found, m.place(), m.function, m.operator, m.diff())
+		}
 	}
+	fmt.Fprintf(r.out, "%s: %d of %d killed\n", p.name(), result.killed+result.stopped, result.tried())
 	return nil
-}
-
-// try reports whether the tests pass with the mutation of this number; 0 is none.
-func (b runner) try(ctx context.Context, number int) (passed bool, output []byte, err error) {
-	tests := exec.CommandContext(ctx, b.binary, b.args...)
-	tests.Dir = b.directory
-	tests.Env = append(os.Environ(), fmt.Sprintf("%s=%d", selector, number))
-	// The tests stop the processes that they have started.
-	tests.Cancel = func() error { return tests.Process.Signal(os.Interrupt) }
-	tests.WaitDelay = time.Minute
-	output, err = tests.CombinedOutput()
-	if ctx.Err() != nil {
-		return false, output, ctx.Err()
-	}
-	var failed *exec.ExitError
-	if err != nil && !errors.As(err, &failed) {
-		return false, output, err
-	}
-	return err == nil, output, nil
 }

@@ -76,6 +76,16 @@ func newEnv(t *testing.T) *env {
 				}
 				return c.Patch(ctx, object, patch, options...)
 			},
+			SubResourceCreate: func(
+				ctx context.Context, c client.Client, name string, object, body client.Object,
+				options ...client.SubResourceCreateOption,
+			) error {
+				pod := &corev1.Pod{}
+				e.Expect(c.Get(ctx, client.ObjectKeyFromObject(object), pod)).To(Succeed())
+				e.Expect(body).To(HaveField("DeleteOptions.Preconditions",
+					Equal(&metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})))
+				return c.SubResource(name).Create(ctx, object, body, options...)
+			},
 			SubResourcePatch: func(
 				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
 				options ...client.SubResourcePatchOption,

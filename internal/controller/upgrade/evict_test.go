@@ -1,13 +1,21 @@
 package upgrade
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
@@ -57,4 +65,43 @@ func TestWhyAnEvictionIsRejected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Pods are evicted and deleted by their UID, so that another one with the name stays, and the slots by their version:
+// another manager may have given one meanwhile.
+func TestDeletionsNameWhatWasRead(t *testing.T) {
+	g := NewWithT(t)
+	var sent []string
+	note := func(what string, object client.Object, of *metav1.Preconditions) {
+		g.Expect(of).NotTo(BeNil(), what)
+		sent = append(sent, strings.TrimSpace(fmt.Sprintf("%s %s/%s uid %s %s", what, object.GetNamespace(), object.GetName(),
+			ptr.Deref(of.UID, "unknown"), ptr.Deref(of.ResourceVersion, ""))))
+	}
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		SubResourceCreate: func(
+			_ context.Context, _ client.Client, sub string, object, body client.Object, _ ...client.SubResourceCreateOption,
+		) error {
+			g.Expect(client.ObjectKeyFromObject(body)).To(Equal(client.ObjectKeyFromObject(object)))
+			eviction, is := body.(*policyv1.Eviction)
+			g.Expect(is && eviction.DeleteOptions != nil).To(BeTrue())
+			note(sub, object, eviction.DeleteOptions.Preconditions)
+			return nil
+		},
+		Delete: func(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			note("delete", object, (&client.DeleteOptions{}).ApplyOptions(options).Preconditions)
+			return nil
+		},
+	})
+	s := &scope{Reconciler: New(Options{Client: c, Namespace: "ns", Timing: DefaultTiming()})}
+	g.Expect(s.sendEviction(t.Context(), &upgrade.WorkloadPod{Namespace: "team-a", Name: "web", UID: "1"})).To(Succeed())
+	s.deletePods(t.Context(), &upgrade.Step{Node: "a", Pods: []upgrade.WorkloadPod{{Name: "driver", UID: "2"}}})
+	pull := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pull", UID: "3"}}
+	g.Expect(s.discardPull(t.Context(), pull)).To(MatchError(ContainSubstring("its labels were changed")))
+	s.slots = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "slots", UID: "4", ResourceVersion: "7",
+	}}
+	g.Expect(s.sendSlots(t.Context(), nil)).To(Succeed())
+	g.Expect(sent).To(Equal([]string{
+		"eviction team-a/web uid 1", "delete ns/driver uid 2", "delete ns/pull uid 3", "delete ns/slots uid 4 7",
+	}))
 }

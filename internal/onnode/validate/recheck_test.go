@@ -191,5 +191,8 @@ func TestRecheckConfirms(t *testing.T) {
 	n.Eventually(out).Should(gbytes.Say("checking again what may be lost"))
 	cancel()
 	n.Eventually(ended).Should(Receive(BeNil()))
-	n.Expect(n.recheck().Run(t.Context())).To(MatchError(ContainSubstring("/dev/nvidia1")), "the next run confirms it")
+	next, said := n.recheck(), gbytes.NewBuffer()
+	next.Log = slog.New(slog.NewTextHandler(said, nil))
+	n.Expect(next.Run(t.Context())).To(MatchError(ContainSubstring("/dev/nvidia1")), "the next run confirms it")
+	n.Expect(said.Contents()).To(BeEmpty(), "at once")
 }

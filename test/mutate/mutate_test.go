@@ -1,0 +1,208 @@
+package main
+
+import (
+	"go/importer"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+const sample = `package sample
+
+import "errors"
+
+type T struct {
+	Name string
+	Err  error
+}
+
+func less(a, b int) bool { return a < b }
+
+func both(a, b bool) error {
+	if !a && b {
+		return errors.New("both")
+	}
+	for _, x := range []int{1, 2} {
+		if a {
+			continue
+		}
+		println(less(x, 3), T{Name: "x"}.Name)
+	}
+	return nil
+}
+
+func (t *T) set(names ...T) (int, error) {
+	t.Err = both(true, false)
+	t.set(names[0], T{})
+	return t.set(names...)
+}
+`
+
+// loadSample returns the package of the test's source.
+func loadSample(t *testing.T) (*loaded, []*mutant) {
+	t.Helper()
+	g := NewWithT(t)
+	p := &loaded{listed: &listed{ImportPath: "sample", Dir: "/sample"}, sources: []source{
+		{"/sample/sample.go", []byte(sample)},
+	}}
+	imports := importer.ForCompiler(token.NewFileSet(), "source", nil)
+	var err error
+	p.checked, err = check("sample", p.sources, imports)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(p.errors).To(BeEmpty())
+	mutants, err := generate(p, imports)
+	g.Expect(err).NotTo(HaveOccurred())
+	return p, mutants
+}
+
+// Each operator changes its places; all changes compile in one package.
+func TestMutants(t *testing.T) {
+	g := NewWithT(t)
+	_, mutants := loadSample(t)
+	var all []string
+	for _, m := range mutants {
+		all = append(all, strings.TrimPrefix(m.String(), "sample/"))
+	}
+	g.Expect(all).To(ConsistOf(
+		"sample.go:10 less, result: a < b => true", "sample.go:10 less, result: a < b => false",
+		"sample.go:10 less, compare: a < b => a <= b",
+		"sample.go:13 both, logic: !a && b => !a || b", "sample.go:13 both, negate: !a => !(!a)",
+		"sample.go:13 both, negate: b => !(b)",
+		`sample.go:14 both, error: errors.New("both") => nil`,
+		"sample.go:17 both, negate: a => !(a)", "sample.go:18 both, statement: continue => ",
+		`sample.go:20 both, statement: println(less(x, 3), T{Name: "x"}.Name) => `,
+		"sample.go:20 both, swap: x, 3 => 3, x", `sample.go:20 both, field: Name: "x" => `,
+		"sample.go:26 T.set, statement: t.Err = both(true, false) => ",
+		"sample.go:26 T.set, swap: true, false => false, true",
+		"sample.go:27 T.set, statement: t.set(names[0], T{}) => ",
+		"sample.go:27 T.set, option: names[0] => ", "sample.go:27 T.set, option: T{} => ",
+		"sample.go:28 T.set, result: t.set(names...) => t.set(names...), result 0: zero",
+		"sample.go:28 T.set, error: t.set(names...) => t.set(names...), result 1: nil",
+	))
+	g.Expect(mutants[1].diff()).To(Equal(
+		"    - func less(a, b int) bool { return a < b }\n    + func less(a, b int) bool { return false }\n"))
+}
+
+// A mutant that does not compile is left out, and no other.
+func TestMutantsThatDoNotCompile(t *testing.T) {
+	g := NewWithT(t)
+	p, mutants := loadSample(t)
+	wrong := *mutants[0]
+	wrong.edits = []edit{{wrong.begin, wrong.end, "(", " + nothing)"}}
+	left, err := compiling(p, append(mutants, &wrong), importer.ForCompiler(token.NewFileSet(), "source", nil))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(Equal(mutants))
+}
+
+// The seed repeats a choice, and a choice keeps the order of the code.
+func TestChoice(t *testing.T) {
+	g := NewWithT(t)
+	_, mutants := loadSample(t)
+	choose := func(arguments ...string) []*mutant {
+		c, err := parse(append(arguments, "."))
+		g.Expect(err).NotTo(HaveOccurred())
+		return c.chooseMutants("sample", mutants)
+	}
+	g.Expect(choose("-seed=7", "-mutants=5")).To(And(HaveLen(5), Equal(choose("-seed=7", "-mutants=5")),
+		Not(Equal(choose("-seed=8", "-mutants=5")))))
+	g.Expect(choose("-operators=swap")).To(HaveLen(2))
+	g.Expect(choose("-only=T.set, error")).To(HaveLen(1))
+	_, err := parse([]string{"-operators=other", "."})
+	g.Expect(err).To(MatchError(ContainSubstring("no operator other")))
+}
+
+// A reviewed mutant is left out, wherever its line is; an entry that matches none is an error.
+func TestEquivalents(t *testing.T) {
+	g := NewWithT(t)
+	_, mutants := loadSample(t)
+	entry := "- {package: sample, function: less, operator: compare, change: a < b => a <= b, reason: "
+	read, err := readEquivalents([]byte(entry + "numbers are never equal}"))
+	g.Expect(err).NotTo(HaveOccurred())
+	left, err := withoutEquivalents("sample", mutants, read)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(HaveLen(len(mutants) - 1))
+	read[0].Function = "more"
+	_, err = withoutEquivalents("sample", mutants, read)
+	g.Expect(err).To(MatchError(ContainSubstring("has no mutant more")))
+	_, err = readEquivalents([]byte(entry + "}"))
+	g.Expect(err).To(MatchError(ContainSubstring("no reason")))
+}
+
+// module is a package whose tests notice one fault, run another function without a check, and do not reach two; the
+// tests of a second package notice the last.
+var module = map[string]string{
+	"go.mod": "module example.com/m\n\ngo 1.26\n",
+	"m/m.go": `package m
+
+func Kill() int { return 1 }
+
+func Live() int { return 2 }
+
+func Unrun() int { return 3 }
+
+func Outside() int { return 4 }
+`,
+	"m/m_test.go": `package m
+
+import "testing"
+
+func TestKill(t *testing.T) {
+	Live()
+	if Kill() != 1 {
+		t.Fatal()
+	}
+}
+`,
+	"user/user_test.go": `package user
+
+import (
+	"testing"
+
+	"example.com/m/m"
+)
+
+func TestOutside(t *testing.T) {
+	if m.Outside() != 4 {
+		t.Fatal()
+	}
+}
+`,
+}
+
+// Tests judge each mutant, first those of its package, then those of an importer.
+func TestJudge(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	for name, text := range module {
+		path := filepath.Join(dir, name)
+		g.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
+	}
+	t.Chdir(dir)
+	var out strings.Builder
+	err := run(t.Context(), []string{"-seed=1", "-importers", "-most=40", "./..."}, &out)
+	g.Expect(err).To(MatchError("50.0 % of the mutants are live, and at most 40.0 % may be"))
+	g.Expect(out.String()).To(And(
+		ContainSubstring("live: m/m.go:5 Live, result\n    - func Live() int { return 2 }\n"+
+			"    + func Live() int { return zero }\n"),
+		ContainSubstring("not reached: m/m.go:7 Unrun, result\n"),
+		ContainSubstring("| m | 4 | 2 | 0 | 2 | 1 | 50 |\n"),
+		ContainSubstring("SEED=1 repeats this choice."),
+	))
+}
+
+func TestTable(t *testing.T) {
+	g := NewWithT(t)
+	r := &row{pkg: "a", untried: 2}
+	for _, v := range []verdict{killed, killed, stopped, live, unrun} {
+		r.count(v)
+	}
+	var out strings.Builder
+	writeTable(&out, []*row{r})
+	g.Expect(out.String()).To(And(ContainSubstring("| a | 5 | 3 | 1 | 2 | 1 | 40 |\n| all | 5 | 3 | 1 | 2 | 1 | 40 |"),
+		ContainSubstring("before 2 more were tried")))
+}
