@@ -6,12 +6,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // WriteAllInOne writes the programs of the newest release and the pinned containerd, runc and CNI plugins into a copy
 // of the cache, the folder .cache of the folder root, from which Start and EnsureNodeBinaries take them if
 // PrebuiltVariable is set. etcd, Kubernetes' programs and the kubelet are links to one program, that of
-// test/controlplane/allinone; kwok is missing. It writes a line to progress for each program that it builds.
+// test/controlplane/allinone; containerd, its shim and ctr are links to that of test/node/runtime/allinone; kwok is
+// missing. It writes a line to progress for each program that it builds.
 func WriteAllInOne(ctx context.Context, root string, progress io.Writer) error {
 	repository, err := repositoryRoot()
 	if err != nil {
@@ -32,34 +34,60 @@ func WriteAllInOne(ctx context.Context, root string, progress io.Writer) error {
 			return fmt.Errorf("make a copy of the cache: %w", err)
 		}
 	}
-	program := filepath.Join(controlPlane, "etcd")
-	fmt.Fprintf(progress, "building Kubernetes %s as one program ...\n", rel.version)
-	flags := tool{module: kubernetesModule, version: rel.version}.linkerFlags()
-	dir := filepath.Join(repository, "test", "controlplane")
-	if err := goBuild(ctx, dir, program, flags, "./allinone"); err != nil {
-		return err
+	fmt.Fprintf(progress, "building Kubernetes %s as one program, and containerd as one ...\n", rel.version)
+	kubernetes := allInOne{
+		module: filepath.Join("test", "controlplane"),
+		flags:  tool{module: kubernetesModule, version: rel.version}.linkerFlags(),
+		names: []string{
+			filepath.Join(controlPlane, "etcd"), filepath.Join(controlPlane, "kube-apiserver"),
+			filepath.Join(controlPlane, "kube-controller-manager"), filepath.Join(controlPlane, "kube-scheduler"),
+			filepath.Join(runtime, "kubelet"),
+		},
 	}
-	kubelet := filepath.Join(runtime, "kubelet")
-	links := []string{kubelet}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		links = append(links, filepath.Join(controlPlane, name))
+	containerd := allInOne{module: filepath.Join("test", "node", "runtime"), flags: tool{}.linkerFlags()}
+	for _, name := range containerdPrograms {
+		containerd.names = append(containerd.names, filepath.Join(runtime, name))
 	}
-	for _, link := range links {
-		if err := os.Link(program, link); err != nil {
-			return fmt.Errorf("make a copy of the cache: %w", err)
+	for _, program := range []allInOne{kubernetes, containerd} {
+		if err := program.write(ctx, repository); err != nil {
+			return err
 		}
 	}
 	return copyRuntime(repository, built, runtime)
 }
 
-// copyRuntime copies the programs of a node but the kubelet.
+// containerdPrograms are the programs of containerd that are one in the copy of the cache.
+var containerdPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+
+// allInOne is a program that is several, by the name under which it is started.
+type allInOne struct {
+	// module is the folder in the repository whose package allinone it is; flags are the linker's.
+	module, flags string
+	// names are the files to write, which are links to one.
+	names []string
+}
+
+// write builds the program in the first of its files, and links the others to it.
+func (a allInOne) write(ctx context.Context, repository string) error {
+	if err := goBuild(ctx, filepath.Join(repository, a.module), a.names[0], a.flags, "./allinone"); err != nil {
+		return err
+	}
+	for _, link := range a.names[1:] {
+		if err := os.Link(a.names[0], link); err != nil {
+			return fmt.Errorf("make a copy of the cache: %w", err)
+		}
+	}
+	return nil
+}
+
+// copyRuntime copies the programs of a node that are not part of another one: runc and the CNI plugins.
 func copyRuntime(repository, from, to string) error {
 	tools, err := nodeTools(repository)
 	if err != nil {
 		return err
 	}
 	for _, t := range tools {
-		if t.name == "kubelet" {
+		if t.name == "kubelet" || slices.Contains(containerdPrograms, t.name) {
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(from, t.name))

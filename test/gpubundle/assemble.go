@@ -115,11 +115,11 @@ func (b bundle) goTool(ctx context.Context, args ...string) error {
 
 // images writes archives of the operator's image and of those with NVIDIA's programs.
 func (b bundle) images(ctx context.Context) error {
-	programs, err := cluster.EnsureNVIDIAPrograms(ctx, b.progress, node.Programs()...)
+	programs, err := cluster.EnsureNVIDIAPrograms(ctx, b.progress, node.HostDriverPrograms()...)
 	if err != nil {
 		return err
 	}
-	images, err := node.OwnProgramImages(programs, b.path("bin", "stand-in"))
+	images, err := node.HostDriverImages(programs)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,13 @@ func (b bundle) played(ctx context.Context) error {
 			return err
 		}
 	}
-	return node.PlayDriver(stack.Lib, b.path("bin", "stand-in"), playedDriver, b.path("played", "usr"))
+	standIn, usr := b.path("bin", "stand-in"), b.path("played", "usr")
+	if err := node.PlayDriver(stack.Lib, standIn, playedDriver, usr); err != nil {
+		return err
+	}
+	// A link costs nothing in the archive.
+	smi := filepath.Join(usr, "bin", "nvidia-smi")
+	return errors.Join(os.Remove(smi), os.Link(standIn, smi))
 }
 
 // copyFile copies a file with its folders.

@@ -43,19 +43,37 @@ const most = 45 << 20
 // ranks order the files of the archive: those that have much in common lie near each other, where the compression
 // finds it. Files without a rank come last.
 var ranks = []string{
-	".cache/controlplane/", "images/", "bin/", "test/", ".cache/node/bin/containerd", ".cache/node/bin/ctr", ".cache/",
+	".cache/controlplane/", "images/", "test/", "operator.tar", "bin/", ".cache/",
 }
 
 // dictionary is how far back the compression looks, as xz writes it. That needs eleven times as much memory.
 const dictionary = "256MiB"
 
-// pack writes the archive of a folder, compressed with a dictionary, and cuts it if it is too large for one file.
-// Pieces of an earlier archive are removed.
+// claims begins the names of the files for which the first archive has no room: the image of the DRA driver.
+const claims = "images/dra-driver"
+
+// pack writes the archive of a folder, and one of the same name with -dra of what is only for resource claims.
 func pack(ctx context.Context, dir, archive, dictionary string, progress io.Writer) error {
 	files, err := list(dir)
 	if err != nil {
 		return err
 	}
+	further := slices.Clone(files)
+	further = slices.DeleteFunc(further, func(path string) bool { return !strings.HasPrefix(path, claims) })
+	files = slices.DeleteFunc(files, func(path string) bool { return strings.HasPrefix(path, claims) })
+	if err := packFiles(ctx, dir, files, archive, dictionary, progress); err != nil || len(further) == 0 {
+		return err
+	}
+	name, found := strings.CutSuffix(archive, ".tar.xz")
+	if !found {
+		return fmt.Errorf("the name of the archive %s must end with .tar.xz", archive)
+	}
+	return packFiles(ctx, dir, further, name+"-dra.tar.xz", dictionary, progress)
+}
+
+// packFiles writes an archive of some files of a folder, compressed with a dictionary, and cuts it if it is too large
+// for one file. Pieces of an earlier archive are removed.
+func packFiles(ctx context.Context, dir string, files []string, archive, dictionary string, progress io.Writer) error {
 	fmt.Fprintln(progress, "compressing ...")
 	begin := time.Now()
 	if err := errors.Join(removePieces(archive), compress(ctx, dir, files, archive, dictionary)); err != nil {

@@ -58,15 +58,26 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(bundle, "run.sh"), []byte("a script"), 0o755)).To(Succeed())
 	g.Expect(os.Link(filepath.Join(bundle, "run.sh"), filepath.Join(bundle, "test", "hard"))).To(Succeed())
 	g.Expect(os.Symlink("hard", filepath.Join(bundle, "test", "soft"))).To(Succeed())
+	image := filepath.Join(bundle, claims+".tar")
+	g.Expect(os.MkdirAll(filepath.Dir(image), 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(image, []byte("an image"), 0o644)).To(Succeed())
 	// The pieces of an earlier archive, which was larger.
 	for _, piece := range []string{".00", ".01", ".10"} {
 		g.Expect(os.WriteFile(archive+piece, nil, 0o600)).To(Succeed())
 	}
 	g.Expect(pack(t.Context(), bundle, archive, "1MiB", io.Discard)).To(Succeed())
-	g.Expect(filepath.Glob(archive + "*")).To(Equal([]string{archive}))
+	further := filepath.Join(dir, "bundle-dra.tar.xz")
+	g.Expect(filepath.Glob(filepath.Join(dir, "bundle*.tar.xz*"))).To(ConsistOf(archive, further))
 	unpacked := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "tar", "-C", unpacked, "-xJf", archive).CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(out))
+	unpack := func(archive string) {
+		out, err := exec.CommandContext(t.Context(), "tar", "-C", unpacked, "-xJf", archive).CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred(), string(out))
+	}
+	unpack(archive)
+	image = filepath.Join(unpacked, "bundle", claims+".tar")
+	g.Expect(image).NotTo(BeAnExistingFile(), "what is for claims is in an archive of its own")
+	unpack(further)
+	g.Expect(os.ReadFile(image)).To(Equal([]byte("an image")))
 	g.Expect(os.Readlink(filepath.Join(unpacked, "bundle/test/soft"))).To(Equal("hard"))
 	script, err := os.Stat(filepath.Join(unpacked, "bundle/run.sh"))
 	g.Expect(err).NotTo(HaveOccurred())

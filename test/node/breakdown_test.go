@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// span is the time in which a container ran; ended is 0 for one that runs.
+// span is the time in which the container id ran; ended is 0 for one that runs.
 type span struct {
-	pod, container string
-	started, ended time.Time
+	pod, container, id string
+	started, ended     time.Time
 }
 
 // spans returns when each container of the operator's namespace ran, in the order of their starts.
@@ -26,8 +26,10 @@ func (b *env) spans() []span {
 				continue
 			}
 			started, ended := b.lifetime(status)
-			spans = append(spans,
-				span{pod: cmp.Or(pod.Labels["app"], pod.Name), container: status.Name, started: started, ended: ended})
+			spans = append(spans, span{
+				pod: cmp.Or(pod.Labels["app"], pod.Name), container: status.Name,
+				id: strings.TrimPrefix(status.ContainerID, "containerd://"), started: started, ended: ended,
+			})
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return a.started.Compare(b.started) })

@@ -68,7 +68,13 @@ func (b *env) installDRADriver() {
 	image, err := node.DRAImage(os.Getenv(programsVariable))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.load(image)
-	objects, err := dra.Objects()
+	b.installDRAObjects(dra.DriverRoot)
+}
+
+// installDRAObjects installs the DRA driver, whose image is loaded, for a GPU driver at root.
+func (b *env) installDRAObjects(root string) {
+	b.t.Helper()
+	objects, err := dra.Objects(root)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(cluster.InstallObjects(b.t.Context(), b.cluster.Config, objects)).To(Succeed())
 	b.t.Cleanup(func() {

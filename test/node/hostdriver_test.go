@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -23,45 +24,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
-
-// hostStage is a part of TestAHostDriver.
-type hostStage struct {
-	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`
-	Passed  bool    `json:"passed"`
-}
-
-// hostResult is what TestAHostDriver has found, for those who run it on a machine that they do not keep.
-type hostResult struct {
-	// Played is set if the driver is a stand-in, and so shows nothing about GPUs.
-	Played bool `json:"played"`
-	// GPUs are the machine's, by nvidia-smi; Driver is the version of their driver.
-	GPUs   []hostGPU `json:"gpus"`
-	Driver string    `json:"driver"`
-	// Stages are in their order. One that the test did not reach is missing.
-	Stages []hostStage `json:"stages"`
-	// Containers are those of the operator's namespace at the end of the stage in which the node is validated.
-	Containers []hostContainer `json:"containers"`
-	// Output is what pods of users printed, by their names.
-	Output map[string]string `json:"output"`
-	// AgentMemory is the resident memory of the health agent, in bytes.
-	AgentMemory int64 `json:"agentMemory"`
-}
-
-// hostContainer is the time in which a container ran, in seconds from the creation of the policy. Ended is 0 for one
-// that runs.
-type hostContainer struct {
-	App       string  `json:"app"`
-	Container string  `json:"container"`
-	Started   float64 `json:"started"`
-	Ended     float64 `json:"ended,omitempty"`
-}
-
-// hostGPU is a GPU as nvidia-smi prints it on the machine itself.
-type hostGPU struct {
-	Name string `json:"name"`
-	UUID string `json:"uuid"`
-}
 
 // hostScene is a real node whose own system has the driver.
 type hostScene struct {
@@ -85,12 +47,13 @@ func TestAHostDriver(t *testing.T) {
 	s.time("images", s.loadImages)
 	s.time("operator", func() { s.deployOperator(privileged) })
 	s.time("from nothing to validated", func() {
+		memory := watchMemory()
 		begin := time.Now()
 		s.createPolicy(hostDriverPolicy())
 		s.stages(begin)
 		s.awaitReady()
 		s.logBreakdown(begin)
-		s.addContainers(begin)
+		s.addContainers(begin, memory())
 	})
 	runParts(s.run, []part[*hostScene]{
 		{"a pod gets a GPU", (*hostScene).checkInjected},
@@ -98,6 +61,9 @@ func TestAHostDriver(t *testing.T) {
 		{"labels", (*hostScene).checkLabels},
 		{"shared by time-slicing", (*hostScene).checkShared},
 		{"the health agent", (*hostScene).checkAgent},
+		{"what the health agent costs", (*hostScene).checkAgentCost},
+		{"MIG", (*hostScene).checkMIG},
+		{"a pod computes by a claim", (*hostScene).checkClaimed},
 		{"removed", (*hostScene).checkRemoved},
 	})
 }
@@ -159,9 +125,11 @@ func (s *hostScene) time(name string, part func()) {
 	// Written before and after each stage: the test may be ended at any time.
 	s.write()
 	begin := time.Now()
+	resetPeak()
 	defer func() {
-		s.result.Stages[at].Seconds = since(begin).Seconds()
-		s.result.Stages[at].Passed = !s.t.Failed()
+		stage := &s.result.Stages[at]
+		stage.Seconds, stage.Memory = since(begin).Seconds(), peak(sceneCgroup())
+		stage.Passed = !s.t.Failed() && stage.NotRun == ""
 		s.write()
 		s.t.Logf("%s: %s", name, since(begin))
 	}()
@@ -181,10 +149,13 @@ func (s *hostScene) run(name string, part func(*hostScene)) bool {
 // write writes the results.
 func (s *hostScene) write() {
 	s.t.Helper()
+	path := os.Getenv(resultsVariable)
 	content, err := json.MarshalIndent(s.result, "", "  ")
 	if err == nil {
-		err = os.WriteFile(os.Getenv(resultsVariable), content, 0o644)
+		err = os.WriteFile(path, content, 0o644)
 	}
+	costs := strings.TrimSuffix(path, ".json") + "-costs.txt"
+	err = errors.Join(err, os.WriteFile(costs, []byte(s.result.costs()), 0o644))
 	if err != nil {
 		s.t.Errorf("write the results: %v", err)
 	}
@@ -197,20 +168,23 @@ func (s *hostScene) driver() *node.HostDriver {
 		s.result.Played, s.result.Driver = true, playedDriver
 		for i := range gpus {
 			// As the stand-in's nvidia-smi prints them.
-			s.result.GPUs = append(s.result.GPUs,
-				hostGPU{Name: "NVIDIA H100 80GB HBM3", UUID: fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", i)})
+			s.result.GPUs = append(s.result.GPUs, hostGPU{
+				Name: "NVIDIA H100 80GB HBM3", UUID: fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", i), MIG: modeOff,
+			})
 		}
 		return &node.HostDriver{Dir: dir, Version: playedDriver}
 	}
-	list := exec.CommandContext(s.t.Context(), "nvidia-smi", "--query-gpu=name,uuid,driver_version",
-		"--format=csv,noheader")
+	list := exec.CommandContext(s.t.Context(), "nvidia-smi",
+		"--query-gpu=name,uuid,mig.mode.current,persistence_mode,driver_version", "--format=csv,noheader")
 	text, err := list.Output()
 	s.Expect(err).NotTo(HaveOccurred(), "nvidia-smi works on this computer")
 	for line := range strings.Lines(string(text)) {
 		values := strings.Split(strings.TrimSpace(line), ", ")
-		s.Expect(values).To(HaveLen(3), line)
-		s.result.GPUs = append(s.result.GPUs, hostGPU{Name: values[0], UUID: values[1]})
-		s.result.Driver = values[2]
+		s.Expect(values).To(HaveLen(5), line)
+		s.result.GPUs = append(s.result.GPUs, hostGPU{
+			Name: values[0], UUID: values[1], MIG: values[2], Persistence: values[3],
+		})
+		s.result.Driver = values[4]
 	}
 	s.Expect(s.result.GPUs).NotTo(BeEmpty())
 	dir := filepath.Join(node.Dir(), "driver")
@@ -242,12 +216,13 @@ func (s *hostScene) loadImages() {
 	}
 }
 
-// addContainers adds when each container ran.
-func (s *hostScene) addContainers(begin time.Time) {
+// addContainers adds when each container ran, and the most memory that it had, by the containers' IDs.
+func (s *hostScene) addContainers(begin time.Time, memory map[string]int64) {
 	s.t.Helper()
 	for _, span := range s.spans() {
 		container := hostContainer{
 			App: span.pod, Container: span.container, Started: span.started.Sub(begin).Seconds(),
+			Memory: memory[span.id],
 		}
 		if span.ended.Unix() > 0 {
 			container.Ended = span.ended.Sub(begin).Seconds()
@@ -285,19 +260,23 @@ func (s *hostScene) expectComputed(name string) {
 	s.Expect(output).To(MatchRegexp(`^` + line + `$`))
 }
 
-// createWork creates a pod with one GPU in the operator's image, which has a C library, as the driver's programs need.
+// createWork creates a pod with one GPU.
 func (s *hostScene) createWork(name string, command ...string) {
 	s.t.Helper()
-	_, err := s.client.CoreV1().Pods(metav1.NamespaceDefault).Create(s.t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever,
-			Containers: []corev1.Container{{
-				Name: "work", Image: operatorImage + ":" + operatorTag, Command: command,
-				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse("1")}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+	s.createPod(name, command, corev1.PodSpec{Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse("1")}},
+	}}})
+}
+
+// createPod creates a pod with the resources of a spec in the operator's image, which has a C library, as the driver's
+// programs need.
+func (s *hostScene) createPod(name string, command []string, spec corev1.PodSpec) {
+	s.t.Helper()
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	container := &spec.Containers[0]
+	container.Name, container.Image, container.Command = "work", operatorImage+":"+operatorTag, command
+	_, err := s.client.CoreV1().Pods(metav1.NamespaceDefault).Create(s.t.Context(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
 	s.Expect(err).NotTo(HaveOccurred())
 }
 

@@ -118,7 +118,7 @@ func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, e
 	if images[len(images)-1], err = ProgramDriverImage(standIn, libcuda, driverVersion); err != nil {
 		return nil, err
 	}
-	own, err := OwnProgramImages(programs, standIn)
+	own, err := ownProgramImages(programs, standIn)
 	if err != nil {
 		return nil, err
 	}
@@ -129,17 +129,49 @@ func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, e
 	return images, nil
 }
 
-// OwnProgramImages are the images of ProgramImages that have NVIDIA's programs.
-func OwnProgramImages(programs, standIn string) ([]Image, error) {
+// ownProgramImages are the images of ProgramImages that have NVIDIA's programs.
+func ownProgramImages(programs, standIn string) ([]Image, error) {
+	return namedImages(map[string]func() (Image, error){
+		"container-toolkit": func() (Image, error) { return toolkitImage(programs) },
+		"device-plugin":     func() (Image, error) { return pluginImage(programs, played["device-plugin"]) },
+		"mig-manager":       func() (Image, error) { return migImage(programs, standIn) },
+	})
+}
+
+// HostDriverPrograms are the names of NVIDIA's programs that HostDriverImages needs.
+func HostDriverPrograms() []string {
+	return slices.Concat(toolkitPrograms, []string{toolkitInstaller, dra.Program}, hostDriverPlugin)
+}
+
+// hostDriverPlugin are the programs of the device plugin's image on a machine whose GPUs MPS does not share.
+var hostDriverPlugin = []string{"nvidia-device-plugin", "gpu-feature-discovery", "config-manager"}
+
+// HostDriverImages are the images with NVIDIA's programs, from the folder programs, for a machine that has the driver
+// itself: of the toolkit, the device plugin and the DRA driver. Its GPUs are neither partitioned nor shared by MPS.
+func HostDriverImages(programs string) ([]Image, error) {
+	images, err := namedImages(map[string]func() (Image, error){
+		"container-toolkit": func() (Image, error) { return toolkitImage(programs) },
+		"device-plugin":     func() (Image, error) { return pluginImage(programs, hostDriverPlugin) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	claims, err := DRAImage(programs)
+	if err != nil {
+		return nil, fmt.Errorf("make image %s: %w", dra.Image, err)
+	}
+	return append(images, claims), nil
+}
+
+// namedImages makes images by their components, and gives them the names of those.
+func namedImages(makers map[string]func() (Image, error)) ([]Image, error) {
 	var images []Image
-	for component, made := range map[string]func(string, string) (Image, error){
-		"container-toolkit": toolkitImage, "device-plugin": pluginImage, "mig-manager": migImage,
-	} {
+	for _, component := range slices.Sorted(maps.Keys(makers)) {
 		name, err := ImageName(component)
 		if err != nil {
 			return nil, err
 		}
-		image, err := made(programs, standIn)
+		image, err := makers[component]()
 		if err != nil {
 			return nil, fmt.Errorf("make image %s: %w", name, err)
 		}
@@ -184,7 +216,7 @@ const toolkitArtifacts = "artifacts/deb"
 // toolkitImage is the image of the container toolkit. What is not a Go program, libnvidia-container and the program
 // nvidia-container-cli, is only there by name: nothing but the legacy mode runs it. The installer reads the
 // configuration of the container runtime by chroot.
-func toolkitImage(programs, _ string) (Image, error) {
+func toolkitImage(programs string) (Image, error) {
 	const installer, chroot, missing = "work/" + toolkitInstaller, "usr/sbin/chroot", "/bin/false"
 	i := Image{
 		Files: map[string]string{
@@ -207,9 +239,9 @@ func toolkitImage(programs, _ string) (Image, error) {
 	return i, i.addLibraries(installer, chroot)
 }
 
-// pluginImage is the image of the device plugin. The daemon of the Multi-Process Service runs mount and umount for its
-// memory, and tail for its log.
-func pluginImage(programs, _ string) (Image, error) {
+// pluginImage is the image of the device plugin with some of its programs. The daemon of the Multi-Process Service runs
+// mount and umount for its memory, and tail for its log.
+func pluginImage(programs string, names []string) (Image, error) {
 	i := Image{
 		Files: map[string]string{}, Links: map[string]string{}, Entrypoint: []string{"nvidia-device-plugin"},
 		Env: []string{
@@ -217,7 +249,7 @@ func pluginImage(programs, _ string) (Image, error) {
 			"NVIDIA_DISABLE_REQUIRE=true", "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 		},
 	}
-	for _, program := range played["device-plugin"] {
+	for _, program := range names {
 		i.Files["usr/bin/"+program] = filepath.Join(programs, program)
 	}
 	for _, tool := range []string{"usr/bin/mount", "usr/bin/umount", "usr/bin/tail"} {

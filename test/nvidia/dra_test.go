@@ -43,7 +43,7 @@ func newDRACluster(t *testing.T) *draCluster {
 	c.Cluster, err = cluster.Start(starting, cluster.Options{Version: cluster.Newest})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	objects, err := dra.Objects()
+	objects, err := dra.Objects(dra.DriverRoot)
 	g.Expect(err).NotTo(HaveOccurred())
 	// The plugin runs as a process.
 	objects = objects[:len(objects)-1]

@@ -26,10 +26,14 @@ func main() {
 	played := flag.Bool("played", false, "play the driver of four GPUs in place of using the machine's own")
 	limit := flag.Duration("limit", 8*time.Minute, "how long all may take")
 	all := flag.Bool("all", false, "count a part that this machine does not allow as failed")
+	persistence := flag.Bool("persistence", false,
+		"also switch the persistence mode of the GPUs, and back, to measure what it costs the health agent")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	passed, err := run(ctx, options{results: *results, played: *played, limit: *limit, all: *all})
+	passed, err := run(ctx, options{
+		results: *results, played: *played, limit: *limit, all: *all, persistence: *persistence,
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -45,6 +49,8 @@ type options struct {
 	limit   time.Duration
 	// all makes a part that is skipped one that has failed.
 	all bool
+	// persistence allows to switch the persistence mode of the GPUs.
+	persistence bool
 }
 
 // cleanUpTime is kept of the limit for the end of a part that has reached it: endTime, what package node then takes to
@@ -73,7 +79,7 @@ func run(ctx context.Context, o options) (passed bool, err error) {
 	defer cancel()
 	s := summary{Begin: begin.UTC().Truncate(time.Second), Played: o.played, Machine: describeMachine(ctx)}
 	before := takeSnapshot(bundle, results)
-	for _, p := range parts(bundle, results, o.played) {
+	for _, p := range parts(bundle, results, o) {
 		// The machine may be taken away before the end.
 		err = errors.Join(err, s.write(results))
 		r := p.run(ctx, results)

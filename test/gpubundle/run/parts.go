@@ -30,7 +30,7 @@ type part struct {
 }
 
 // parts are the parts of a run, in their order: the first says most about the machine for the least time.
-func parts(bundle, results string, played bool) []part {
+func parts(bundle, results string, o options) []part {
 	in := func(path string) string { return filepath.Join(bundle, path) }
 	programs := part{
 		name: "gpu", dir: in("test/gpu"), args: []string{in("test/gpu/gpu.test"), "-test.v", "-test.timeout=3m"},
@@ -47,7 +47,10 @@ func parts(bundle, results string, played bool) []part {
 		check: func(ctx context.Context) error { return errors.Join(checkDriver(ctx), checkNamespaces(ctx)) },
 		stage: stageCgroups,
 	}
-	if played {
+	if o.persistence {
+		node.env = append(node.env, "TEST_NODE_PERSISTENCE=1")
+	}
+	if o.played {
 		programs.check, node.check = nil, checkNamespaces
 		programs.env = append(programs.env, "PATH="+in("played/bin")+":"+os.Getenv("PATH"),
 			"LD_LIBRARY_PATH="+in("played/lib"))
@@ -148,19 +151,29 @@ func (p part) execute(ctx context.Context, output string) error {
 	return command.Run()
 }
 
-// ended is a line of go test about the end of a test.
-var ended = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)$`)
+// reported is a line of go test: the beginning of a test, why it has shown nothing here, or its end.
+var reported = regexp.MustCompile(
+	`(?m)^=== RUN +(\S+)$|^ +\w+_test\.go:\d+: not run: (.*)$|^ *--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)$`)
 
 // readTests reads the tests from the output of go test -v.
 func readTests(output string) []test {
 	states := map[string]string{"PASS": statePassed, "FAIL": stateFailed, "SKIP": stateSkipped}
 	tests := []test{}
-	for _, found := range ended.FindAllStringSubmatch(output, -1) {
-		duration, err := strconv.ParseFloat(found[3], 64)
-		if err != nil {
-			continue
+	running, reasons := "", map[string]string{}
+	for _, found := range reported.FindAllStringSubmatch(output, -1) {
+		begun, reason, state, name := found[1], found[2], found[3], found[4]
+		switch {
+		case begun != "":
+			running = begun
+		case reason != "":
+			reasons[running] = reason
+		default:
+			duration, err := strconv.ParseFloat(found[5], 64)
+			if err != nil {
+				continue
+			}
+			tests = append(tests, test{Name: name, State: states[state], Reason: reasons[name], Seconds: duration})
 		}
-		tests = append(tests, test{Name: found[2], State: states[found[1]], Seconds: duration})
 	}
 	return tests
 }

@@ -37,14 +37,19 @@ func TestReadTests(t *testing.T) {
 --- FAIL: TestA (1.25s)
     --- PASS: TestA/part_one (0.50s)
     --- FAIL: TestA/part_two (0.75s)
---- SKIP: TestB (0.00s)
+=== RUN   TestB
+=== RUN   TestB/part
+    b_test.go:12: not run: no GPU has it
+--- PASS: TestB (0.00s)
+    --- SKIP: TestB/part (0.00s)
 FAIL
 `
 	g.Expect(readTests(output)).To(Equal([]test{
 		{Name: "TestA", State: stateFailed, Seconds: 1.25},
 		{Name: "TestA/part_one", State: statePassed, Seconds: 0.5},
 		{Name: "TestA/part_two", State: stateFailed, Seconds: 0.75},
-		{Name: "TestB", State: stateSkipped},
+		{Name: "TestB", State: statePassed},
+		{Name: "TestB/part", State: stateSkipped, Reason: "no GPU has it"},
 	}))
 }
 
@@ -103,7 +108,9 @@ func TestTheSummary(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	s := summary{Parts: []result{
-		{Name: "gpu", State: statePassed, Tests: []test{{Name: "TestA", State: statePassed}}},
+		{Name: "gpu", State: statePassed, Tests: []test{
+			{Name: "TestA", State: statePassed}, {Name: "TestB", State: stateSkipped, Reason: "no GPU has it"},
+		}},
 		{Name: "node", State: stateSkipped, Reason: "no cgroups"},
 	}}
 	g.Expect(s.passed()).To(BeTrue())
@@ -117,7 +124,8 @@ func TestTheSummary(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, "summary.txt"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(text)).To(And(ContainSubstring("skipped  node"), ContainSubstring("no cgroups"),
-		ContainSubstring("TestA"), ContainSubstring("The machine differs: mount at /x")))
+		ContainSubstring("TestA\n"), ContainSubstring("TestB: no GPU has it\n"),
+		ContainSubstring("The machine differs: mount at /x")))
 	content, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	g.Expect(err).NotTo(HaveOccurred())
 	var read summary

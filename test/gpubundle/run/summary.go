@@ -62,8 +62,10 @@ type result struct {
 
 // test is a test of a part, or a part of a test.
 type test struct {
-	Name    string  `json:"name"`
-	State   string  `json:"state"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	// Reason says why it has shown nothing here.
+	Reason  string  `json:"reason,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
@@ -120,7 +122,7 @@ func (s summary) write(dir string) error {
 	for _, part := range s.Parts {
 		fmt.Fprintln(&text, part)
 		for _, t := range part.Tests {
-			fmt.Fprintf(&text, "         %-7s %6.1f s  %s\n", t.State, t.Seconds, t.Name)
+			fmt.Fprintf(&text, "         %-7s %6.1f s  %s\n", t.State, t.Seconds, strings.TrimSuffix(t.Name+": "+t.Reason, ": "))
 		}
 	}
 	text.WriteString(s.end())

@@ -26,10 +26,15 @@ const (
 //go:embed driver.yaml
 var manifest []byte
 
-// Objects returns the objects in the order of installation, the DaemonSet last.
-func Objects() ([]*unstructured.Unstructured, error) {
+// DriverRoot is where a container has the GPU driver that it installs on its node.
+const DriverRoot = "/run/nvidia/driver"
+
+// Objects returns the objects in the order of installation, the DaemonSet last, for nodes that have the GPU driver at
+// root: DriverRoot, or "/" if their own system has it.
+func Objects(root string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), len(manifest))
+	rooted := bytes.ReplaceAll(manifest, []byte(DriverRoot), []byte(root))
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rooted), len(rooted))
 	for {
 		object := &unstructured.Unstructured{}
 		err := documents.Decode(object)
