@@ -1,5 +1,5 @@
 // Package chance is the one source of chance for tests: which of many cases a run tries, and with which random values.
-// A run has one seed. In CI it is another one each time, so that each case is tried sooner or later, and it is printed,
+// A run has one seed. In CI it is another one each day, so that each case is tried sooner or later, and it is printed,
 // so that the run can be repeated.
 package chance
 
