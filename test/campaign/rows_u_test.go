@@ -78,7 +78,9 @@ func duringUpgrade(ctx context.Context, c *campaign) ([]point, error) {
 	if err != nil {
 		return nil, err
 	}
+	// How often a pod is replaced, by its upgrade or since it has validated an earlier driver, depends on the times.
 	during := func(name string, o options, f Fault) point {
+		o.counts = true
 		return point{name: "U/" + name, workload: upgradeDrivers, faults: []Fault{f}, options: o}
 	}
 	const last = 8 * time.Second
@@ -92,7 +94,7 @@ func duringUpgrade(ctx context.Context, c *campaign) ([]point, error) {
 		during("refused", options{}, Fault{When: changed, What: refused, For: last}),
 		during("frozen", options{}, Fault{When: changed, What: Freeze, For: last}),
 		during("killed", options{}, Fault{When: When{Moment: Changed}, What: Again(2 * time.Second), For: 10 * time.Second}),
-		during("twice", options{operators: 2, counts: true}, Fault{When: changed, What: Kill}),
+		during("twice", options{operators: 2}, Fault{When: changed, What: Kill}),
 	}
 	for _, request := range ordered(writes) {
 		isUpgrade := request.Resource == "nodes" && request.Subresource == "" ||
