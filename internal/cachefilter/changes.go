@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -21,13 +22,15 @@ import (
 )
 
 // NodeChanges passes events of nodes that can change an assessment, a label, or what a node means for driver upgrades.
+// A node that was created again while its watch was interrupted is an update, which has another UID.
 // It drops heartbeats, labels that neither the operator reads nor the spec selects by (selects), and the operator's own
 // writes of the condition nvidia.com/GPUReady (written).
 func NodeChanges(
 	selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool,
 ) predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
-		return ownLabelsChanged(before, after) || selectorLabelsChanged(selects, before, after) ||
+		return before.UID != after.UID ||
+			ownLabelsChanged(before, after) || selectorLabelsChanged(selects, before, after) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
 			before.Spec.Unschedulable != after.Spec.Unschedulable ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
@@ -116,12 +119,15 @@ func selectorLabelsChanged(selects func(string) bool, before, after *corev1.Node
 	return changed(before.Labels, after.Labels) || changed(after.Labels, before.Labels)
 }
 
-// PolicyChanges passes events of policies whose spec has changed. The generation alone does not suffice: around an
+// PolicyChanges passes events of policies whose spec has changed, and of those that another client has taken the
+// finalizer from, which a pass adds again. The generation alone does not suffice: around an
 // update of the CRD, the API server may send a new generation without the fields that the old CRD did not have, and the
 // full spec only with the next event, such as a status update.
 func PolicyChanges() predicate.Predicate {
 	return onUpdate(func(before, after *v1.ClusterPolicy) bool {
-		return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+		return before.UID != after.UID || before.Generation != after.Generation ||
+			!equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+			observe.HasFinalizer(before) && !observe.HasFinalizer(after) ||
 			before.Annotations[labels.ChartNotes] != after.Annotations[labels.ChartNotes]
 	})
 }
@@ -134,10 +140,12 @@ func PolicyStatusChanges(own func(*v1.ClusterPolicy) bool) predicate.Predicate {
 	}))
 }
 
-// PodChanges passes events of pods that change their verdict.
+// PodChanges passes events of pods that change their verdict, or the DaemonSet by which they are judged: one that is
+// created again adopts the pods that the deletion of the earlier one has orphaned.
 func PodChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Pod) bool {
-		return before.Spec.NodeName != after.Spec.NodeName ||
+		return before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName ||
+			controllerOf(before) != controllerOf(after) ||
 			verdictChanged(currentVerdict(before), currentVerdict(after)) ||
 			templateDigest(before) != templateDigest(after) || !reflect.DeepEqual(before.Labels, after.Labels)
 	})
@@ -147,7 +155,7 @@ func PodChanges() predicate.Predicate {
 // by an assessment is an event of the fleet.
 func UpgradeNodeChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
-		return before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		return before.UID != after.UID || before.Spec.Unschedulable != after.Spec.Unschedulable ||
 			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
 			readiness.Kubelet(before).State != readiness.Kubelet(after).State ||
 			upgradeKeysChanged(before, after)
@@ -158,7 +166,7 @@ func UpgradeNodeChanges() predicate.Predicate {
 // by an assessment is an event of the fleet.
 func HealthNodeChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
-		return before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		return before.UID != after.UID || before.Spec.Unschedulable != after.Spec.Unschedulable ||
 			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			differ([]string{labels.NVSentinelState, labels.MIGConfigState, labels.UpgradeState}, before.Labels, after.Labels) ||
@@ -197,6 +205,14 @@ func UpgradePodChanges(isOperand func(name string) bool) predicate.Predicate {
 		return observe.PodNode(before) != observe.PodNode(after) ||
 			observe.UpgradePod(before, now) != observe.UpgradePod(after, now)
 	}))
+}
+
+// controllerOf returns the name of the object that controls the pod; empty for none.
+func controllerOf(pod *corev1.Pod) string {
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		return controller.Name
+	}
+	return ""
 }
 
 // currentVerdict returns the verdict on a pod at this moment, as if its template were current.

@@ -107,6 +107,13 @@ var bugs = []bug{
 			n.Consent = labels.HealthApprove + faultID(n.Report.Boot, &n.Report.Faults[0])
 		}
 	}), "the fault is too recent"},
+	{"it wakes up after the fault has lasted long enough", func(c *Cluster) Plan {
+		plan := c.Plan()
+		if !plan.Until.IsZero() {
+			plan.Until = plan.Until.Add(time.Minute)
+		}
+		return plan
+	}, "nothing wakes the operator"},
 	{"it ignores that a user forbids it", sees(func(_ *Cluster, n *Node) {
 		if n.forbids() {
 			n.Consent = ""

@@ -1,9 +1,11 @@
 package healthaction
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -218,7 +220,7 @@ func (e *explorer) endsWell(w *world) error {
 	if err := e.settle(c); err != nil {
 		return fmt.Errorf("then without further events: %w\n%s", err, c)
 	}
-	if err := e.atRest(c); err != nil {
+	if err := errors.Join(e.atRest(c), e.wakesUp(c)); err != nil {
 		return fmt.Errorf("then without further events: %w\n%s", err, c)
 	}
 	c.cure()
@@ -265,6 +267,29 @@ func (e *explorer) atRest(w *world) error {
 		if m.acted() && (m.Reported || !w.mayStay(m)) && !m.mustStayCordoned() {
 			return fmt.Errorf("%s is acted on without a fault", m.Name)
 		}
+	}
+	return nil
+}
+
+// wakesUp checks Until of the plan of a world in which nothing happens but by time: just before that time the plan is
+// still the same, and from then on it is another one, or has a later time. Without one it never changes.
+func (e *explorer) wakesUp(w *world) error {
+	at := func(now time.Time) Plan {
+		c := w.cluster()
+		c.Now = now
+		return e.plan(c)
+	}
+	plan, never := at(w.now), w.now.Add(100*DefaultDwell)
+	until := cmp.Or(plan.Until, never)
+	if before := at(until.Add(-1)); len(before.Steps) > 0 || !maps.Equal(before.Nodes, plan.Nodes) {
+		return fmt.Errorf("the plan changes before %s, and nothing wakes the operator: %+v, was %+v", plan.Until,
+			before.Nodes, plan.Nodes)
+	}
+	if plan.Until.IsZero() {
+		return nil
+	}
+	if then := at(until); len(then.Steps) == 0 && !then.Until.IsZero() && !then.Until.After(until) {
+		return fmt.Errorf("the operator wakes at %s, and has nothing to do: %+v", until, then.Nodes)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 	"github.com/clusterpolicy/gpu-operator/internal/optional"
 )
@@ -44,10 +45,13 @@ func NewNVIDIADrivers(
 }
 
 // driversDiffer reports whether an update is a change. That of the status is one unless the operator has made it: the
-// status is written again.
+// status is written again. The generation alone does not suffice, as for a policy: around an update of the CRD, a later
+// event may have fields of the same spec that the first one did not have.
 func driversDiffer(own func(*v1alpha1.NVIDIADriver) bool, before, after *v1alpha1.NVIDIADriver) bool {
 	return before.Generation != after.Generation || before.UID != after.UID ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		before.Annotations[labels.Undecodable] != after.Annotations[labels.Undecodable] ||
+		!equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
 		!equality.Semantic.DeepEqual(before.Status, after.Status) && (own == nil || !own(after))
 }
 

@@ -19,9 +19,13 @@ func TestDriversDiffer(t *testing.T) {
 		change func(*v1alpha1.NVIDIADriver)
 		want   bool
 	}{
-		"nothing":                   {func(*v1alpha1.NVIDIADriver) {}, false},
-		"a label":                   {func(d *v1alpha1.NVIDIADriver) { d.Labels = map[string]string{"a": "b"} }, false},
-		"the spec":                  {func(d *v1alpha1.NVIDIADriver) { d.Generation = 2 }, true},
+		"nothing":                         {func(*v1alpha1.NVIDIADriver) {}, false},
+		"a label":                         {func(d *v1alpha1.NVIDIADriver) { d.Labels = map[string]string{"a": "b"} }, false},
+		"the spec":                        {func(d *v1alpha1.NVIDIADriver) { d.Generation = 2 }, true},
+		"a field that an old CRD dropped": {func(d *v1alpha1.NVIDIADriver) { d.Spec.Image = "driver" }, true},
+		"it cannot be decoded": {func(d *v1alpha1.NVIDIADriver) {
+			d.Annotations = map[string]string{"nvidia.com/gpu-operator.undecodable": "spec.a"}
+		}, true},
 		"another object":            {func(d *v1alpha1.NVIDIADriver) { d.UID = "2" }, true},
 		"a deletion":                {func(d *v1alpha1.NVIDIADriver) { d.DeletionTimestamp = new(metav1.Now()) }, true},
 		"another client empties it": {func(d *v1alpha1.NVIDIADriver) { d.Status = v1alpha1.NVIDIADriverStatus{} }, true},

@@ -211,6 +211,13 @@ var bugs = []bug{
 		endless.Policies = map[string]Policy{modelGroup: policy}
 		return endless.Plan()
 	}, "has no deadline"},
+	{"it wakes up after a deadline", func(c *Cluster) Plan {
+		plan := c.Plan()
+		if !plan.Until.IsZero() {
+			plan.Until = plan.Until.Add(time.Minute)
+		}
+		return plan
+	}, "nothing wakes the operator"},
 	{"it starts while paused", func(c *Cluster) Plan {
 		running := *c
 		policy := c.Policies[modelGroup]

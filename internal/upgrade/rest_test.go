@@ -1,8 +1,12 @@
 package upgrade
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -31,7 +35,7 @@ func (e *explorer) endsWell(s *state) error {
 		if moved {
 			continue
 		}
-		if err := e.atRest(c); err != nil {
+		if err := errors.Join(e.atRest(c), e.wakesUp(c)); err != nil {
 			return fmt.Errorf("then without further faults: %w\n%s", err, c)
 		}
 		if err := e.cured(c.clone()); err != nil {
@@ -106,6 +110,32 @@ func (e *explorer) atRest(s *state) error {
 	}
 	return nil
 }
+
+// wakesUp checks Until of the plan of a state in which nothing happens but by time: just before that time the plan is
+// still the same, and from then on it is another one, or has a later time. Without one it never changes.
+func (e *explorer) wakesUp(s *state) error {
+	at := func(now time.Time) Plan {
+		c := s.cluster()
+		c.Now = now
+		return e.plan(c)
+	}
+	plan, never := at(s.now), s.now.Add(100*limit)
+	until := cmp.Or(plan.Until, never)
+	if before := at(until.Add(-1)); hasSteps(&before) || !maps.Equal(before.Report.Nodes, plan.Report.Nodes) {
+		return fmt.Errorf("the plan changes before %s, and nothing wakes the operator: %+v, was %+v", plan.Until,
+			before.Report.Nodes, plan.Report.Nodes)
+	}
+	if plan.Until.IsZero() {
+		return nil
+	}
+	if then := at(until); !hasSteps(&then) && !then.Until.IsZero() && !then.Until.After(until) {
+		return fmt.Errorf("the operator wakes at %s, and has nothing to do: %+v", until, then.Report.Nodes)
+	}
+	return nil
+}
+
+// hasSteps reports whether something of the plan is carried out.
+func hasSteps(plan *Plan) bool { return plan.Slots != nil || len(effective(plan.Steps)) > 0 }
 
 // endless checks a node that no deadline ends.
 func endless(m *machine, progress *Progress) error {

@@ -56,6 +56,7 @@ func (r *run) judged(calls cluster.Calls) *invariant.Run {
 		Seeds:         seedKeys(),
 		Cordoned:      cordoned,
 		MayGo:         r.explained,
+		MaxParallel:   r.workload.maxParallel,
 		RightsRevoked: r.rights,
 		End:           time.Now(),
 		Unprivileged:  unprivileged(),

@@ -75,8 +75,6 @@ func (r results) writeReport(points map[string][]point, operator string) error {
 
 func howChecked(i invariant.Invariant) string {
 	switch {
-	case i.NotYet != "":
-		return "not yet: " + i.NotYet
 	case i.ByRunner:
 		return "by the runner"
 	default:

@@ -22,6 +22,11 @@ func leftOut(id, what, why string) row { return row{id: id, what: what, left: wh
 // upgradeRows are run with nodes whose drivers are upgraded.
 func upgradeRows() []row {
 	return []row{
+		{
+			id: "U4", what: "drivers are upgraded one node at a time, while the operator is killed or frozen, is there twice, " +
+				"or its calls fail",
+			sample: 1, points: duringUpgrade,
+		},
 		elsewhere("U1", "a crash at each step of a driver upgrade, two managers, pods that are ready at once",
 			"TestCrashes, TestTwoManagers, TestEachStep, TestFastPods (test/upgrades)"),
 		elsewhere("U2", "evictions that are refused, drivers that fail or are killed, edits meanwhile",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +67,11 @@ func actorRows() []row {
 					options{counts: true}),
 				atRest("orphans", orphan, options{counts: true}),
 			)},
-		{id: "X7", what: "owner references are removed, or refer to another owner", sample: 1, points: fixed(
+		{id: "X7", what: "owner references or the finalizer are removed, or refer to another owner", sample: 1, points: fixed(
+			atRest("finalizer", func(ctx context.Context, r *run) error {
+				return r.patch(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}},
+					`{"metadata":{"finalizers":null}}`)
+			}, options{after: finalizerIsBack}),
 			atRest("stripped", editPlugin(func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }), options{}),
 			onMIG("stripped-map", func(ctx context.Context, r *run) error {
 				return edit(ctx, r.quiet, migMapObject(), func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
@@ -115,6 +120,14 @@ func strikes(does func(context.Context, *run) error) []Fault {
 // atRest returns a point where an actor acts on a ready stack, which must recover.
 func atRest(name string, does func(context.Context, *run) error, o options) point {
 	return point{name: "rest/" + name, workload: rest, faults: strikes(does), options: o}
+}
+
+func finalizerIsBack(ctx context.Context, r *run) error {
+	policy, err := r.policy(ctx)
+	if err == nil && !slices.Contains(policy.Finalizers, labels.RemovalFinalizer) {
+		err = fmt.Errorf("L5 the policy has the finalizers %q", policy.Finalizers)
+	}
+	return err
 }
 
 const driverName = "nvidia-driver-daemonset"

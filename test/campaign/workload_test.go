@@ -28,6 +28,8 @@ type workload struct {
 	policy func(*v1.ClusterPolicy)
 	// change is done once the stack is ready; nil means no change.
 	change func(context.Context, *run) error
+	// maxParallel is how many nodes may be in a driver upgrade at a time; 0 for a workload without one.
+	maxParallel int
 	// ended returns why the workload has not ended.
 	ended func(context.Context, *run) error
 	// mayGo reports the pods that the change deletes.

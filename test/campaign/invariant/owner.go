@@ -34,6 +34,7 @@ func ownership(r *Run, f *found) {
 		switch {
 		case write.Verb == fault.DeleteCollection:
 			f.add(write.String(), 0, "a deletion of a collection")
+		case isSlots(write):
 		case !ofStack || write.Code >= 300 || write.Code == 0:
 		case write.Verb == fault.Delete:
 			r.judgeDeletion(write, kind, f)
@@ -179,17 +180,17 @@ func foreignKey(write fault.Record) string {
 	}
 	for key := range patch.Metadata.Annotations {
 		if !strings.HasPrefix(key, "nvidia.com/gpu-operator.") && !strings.HasPrefix(key, labels.NFDPrefix) &&
-			key != labels.UpgradeEnabled {
+			key != labels.UpgradeEnabled && key != labels.UpgradeInitialCordon {
 			return "the annotation " + key
 		}
 	}
 	return ""
 }
 
-// cordons: only users decide whether a node is schedulable.
+// cordons: only users decide whether a node is schedulable, and driver upgrades.
 func cordons(r *Run, f *found) {
 	for _, write := range r.Writes {
-		if write.Resource == "nodes" && bytes.Contains(write.Body, []byte("unschedulable")) {
+		if r.MaxParallel == 0 && write.Resource == "nodes" && bytes.Contains(write.Body, []byte("unschedulable")) {
 			f.add(write.String(), 0, "the operator writes spec.unschedulable")
 		}
 	}

@@ -13,6 +13,9 @@ import (
 // evictions: only the DaemonSet controller deletes pods.
 func evictions(r *Run, f *found) {
 	for _, call := range r.Calls.Of("pods") {
+		if r.MaxParallel > 0 && call.Verb == "delete" && call.Namespace == r.Namespace {
+			continue // The pod is checked as any that is deleted: by podsStay and ownership.
+		}
 		if slices.Contains([]string{"create", "delete", "deletecollection"}, call.Verb) {
 			f.add("Pod "+call.Name, 0, "the operator requested: "+call.String())
 		}

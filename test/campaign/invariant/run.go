@@ -32,6 +32,8 @@ type Run struct {
 	Since time.Time
 	// Unprivileged reports whether a container of an operand has no privileges in the published table.
 	Unprivileged func(operand, container string) bool
+	// MaxParallel is how many nodes may be in a driver upgrade at a time; 0 if the run has none.
+	MaxParallel int
 	// RightsRevoked: the run removes permissions of the operator.
 	RightsRevoked bool
 	// End is when the run was over.
