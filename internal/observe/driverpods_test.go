@@ -31,7 +31,10 @@ func (p *pagedPods) List(_ context.Context, list client.ObjectList, opts ...clie
 	}
 	from, _ := strconv.Atoi(options.Continue)
 	end := min(from+int(options.Limit), len(p.pods))
-	pods := list.(*corev1.PodList)
+	pods, isPods := list.(*corev1.PodList)
+	if !isPods {
+		return errors.New("pods only")
+	}
 	pods.Items = p.pods[from:end]
 	if end < len(p.pods) {
 		pods.Continue = strconv.Itoa(end)

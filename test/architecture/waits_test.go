@@ -118,17 +118,6 @@ func (w *waits) judge(at string, limit ast.Expr) {
 	}
 }
 
-// nameOf returns the name of the function that is called.
-func nameOf(call *ast.CallExpr) string {
-	switch function := call.Fun.(type) {
-	case *ast.Ident:
-		return function.Name
-	case *ast.SelectorExpr:
-		return function.Sel.Name
-	}
-	return ""
-}
-
 // waitOf returns the call of Eventually in a chain of calls; nil if there is none.
 func waitOf(call *ast.CallExpr) *ast.CallExpr {
 	for call != nil && nameOf(call) != "Eventually" {

@@ -42,11 +42,11 @@ func (m *move) annotations() map[string]string {
 }
 
 // handOverDrivers gives the pods of NVIDIA's drivers the labels of the DaemonSets that serve their nodes from now on,
-// and returns those without a controller if it has read them. It must not happen that a pod belongs to no DaemonSet while one
-// selects its node, which would create a second pod, or that a pod matches a DaemonSet which does not select its node,
-// which would adopt and delete it. So unless NVIDIA's only DaemonSet becomes one of this operator as it is, all of
-// NVIDIA's are deleted first, without their pods; then the pods are labelled; then the DaemonSets are created, each of
-// which selects the nodes of its pods.
+// and returns the driver pods without a controller if it has read them. It must not happen that a pod belongs to no
+// DaemonSet while one selects its node, which would create a second pod, or that a pod matches a DaemonSet which does
+// not select its node, which would adopt and delete it. So unless NVIDIA's only DaemonSet becomes one of this operator
+// as it is, all of NVIDIA's are deleted first, without their pods; then the pods are labelled; then the DaemonSets are
+// created, each of which selects the nodes of its pods.
 func (s *scope) handOverDrivers(ctx context.Context, rendered []*appsv1.DaemonSet) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()

@@ -155,7 +155,7 @@ func TestWaitsEndWithTheFile(t *testing.T) {
 			ended := make(chan error, 1)
 			log := gbytes.NewBuffer()
 			go func() { ended <- test.wait(t.Context(), dir, slog.New(slog.NewTextHandler(log, nil))) }()
-			g.Eventually(log, "5s").Should(gbytes.Say("waiting for"))
+			g.Eventually(log, "1m").Should(gbytes.Say("waiting for"))
 			g.Expect(ended).NotTo(Receive())
 			g.Expect(test.write(dir)).To(Succeed())
 			g.Eventually(ended, "1m").Should(Receive(Succeed()))

@@ -68,7 +68,7 @@ func TestRunFollowsTheFileOfGPUFeatureDiscovery(t *testing.T) {
 	g.Expect(patches).To(Equal(2))
 
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=2\nnvidia.com/gpu.count=8\nx\n")
-	g.Eventually(logged.String, "5s").Should(ContainSubstring("1 lines that are not labels"), "it reads the file")
+	g.Eventually(logged.String, "1m").Should(ContainSubstring("1 lines that are not labels"), "it reads the file")
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=3\nnvidia.com/gpu.count=7\n")
 	g.Eventually(labelled, "1m").Should(Equal("7"))
 	g.Expect(server.Labels()).To(HaveKeyWithValue(labels.FeatureTimestamp, "3"))
