@@ -438,8 +438,8 @@ func TestEachReasonOfANode(t *testing.T) {
 func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 	crashing := func(pod, container string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Status: corev1.PodStatus{
-			ContainerStatuses: []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{
-				Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: container, LastTerminationState: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
 			}}},
 		}}
 	}

@@ -217,8 +217,8 @@ func (in NodeInput) complete(remedy, message string) string {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			waiting := status.State.Waiting
-			if waiting != nil && waiting.Reason == v1.ReasonCrashLoopBackOff && strings.Contains(message, status.Name) {
+			// Between two crashes it runs.
+			if status.LastTerminationState.Terminated != nil && strings.Contains(message, "container "+status.Name+":") {
 				return strings.Replace(remedy, previousLog, fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", in.Namespace,
 					pod.Name, status.Name), 1)
 			}
