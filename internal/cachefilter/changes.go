@@ -119,24 +119,25 @@ func selectorLabelsChanged(selects func(string) bool, before, after *corev1.Node
 	return changed(before.Labels, after.Labels) || changed(after.Labels, before.Labels)
 }
 
-// PolicyChanges passes events of policies whose spec has changed, and of those that another client has taken the
-// finalizer from, which a pass adds again. The generation alone does not suffice: around an
-// update of the CRD, the API server may send a new generation without the fields that the old CRD did not have, and the
-// full spec only with the next event, such as a status update.
+// PolicyChanges passes events of policies whose spec has changed, or whether it can be decoded. The generation alone
+// does not suffice: around an update of the CRD, the API server may send a new generation without the fields that the
+// old CRD did not have, and the full spec only with the next event, such as a status update.
 func PolicyChanges() predicate.Predicate {
 	return onUpdate(func(before, after *v1.ClusterPolicy) bool {
 		return before.UID != after.UID || before.Generation != after.Generation ||
 			!equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
-			observe.HasFinalizer(before) && !observe.HasFinalizer(after) ||
+			before.Annotations[labels.Undecodable] != after.Annotations[labels.Undecodable] ||
 			before.Annotations[labels.ChartNotes] != after.Annotations[labels.ChartNotes]
 	})
 }
 
-// PolicyStatusChanges passes updates of a status that are not the operator's own (own), so that a pass writes the
-// status again. Creations and deletions are passed by PolicyChanges.
-func PolicyStatusChanges(own func(*v1.ClusterPolicy) bool) predicate.Predicate {
+// PolicyReverts passes updates by which another client has reverted what the operator writes on policies, so that a pass
+// writes it again: a status that is not the operator's own (own), and a policy that has lost the operator's finalizer.
+// Creations and deletions are passed by PolicyChanges.
+func PolicyReverts(own func(*v1.ClusterPolicy) bool) predicate.Predicate {
 	return onlyUpdates(onUpdate(func(before, after *v1.ClusterPolicy) bool {
-		return !equality.Semantic.DeepEqual(before.Status, after.Status) && !own(after)
+		return observe.HasFinalizer(before) && !observe.HasFinalizer(after) ||
+			!equality.Semantic.DeepEqual(before.Status, after.Status) && !own(after)
 	}))
 }
 

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 const operandLabel = "nvidia.com/gpu-operator.operand"
@@ -156,6 +157,11 @@ func TestPolicyChanges(t *testing.T) {
 			},
 			want: true,
 		},
+		"a part that cannot be decoded": {
+			change: func(p *v1.ClusterPolicy) { p.Annotations = map[string]string{labels.Undecodable: "spec.a"} },
+			want:   true,
+		},
+		"the finalizer, which another watch passes": {change: func(p *v1.ClusterPolicy) { p.Finalizers = nil }},
 		"another spec": {
 			change: func(p *v1.ClusterPolicy) { p.Generation, p.Spec.Driver.Enabled = 3, new(false) },
 			want:   true,
@@ -181,11 +187,13 @@ func TestPolicyChanges(t *testing.T) {
 	}
 }
 
-// Only updates that another client has made of a status pass.
-func TestPolicyStatusChanges(t *testing.T) {
+// Only updates by which another client reverts a status or the finalizer pass.
+func TestPolicyReverts(t *testing.T) {
 	written := v1.ClusterPolicyStatus{State: v1.StateReady, Namespace: "gpu-operator"}
-	changes := cachefilter.PolicyStatusChanges(func(p *v1.ClusterPolicy) bool { return p.Status.State == v1.StateReady })
-	before := &v1.ClusterPolicy{Status: written}
+	changes := cachefilter.PolicyReverts(func(p *v1.ClusterPolicy) bool { return p.Status.State == v1.StateReady })
+	before := &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Finalizers: []string{labels.RemovalFinalizer}}, Status: written,
+	}
 	for name, test := range map[string]struct {
 		change func(*v1.ClusterPolicy)
 		want   bool
@@ -194,9 +202,10 @@ func TestPolicyStatusChanges(t *testing.T) {
 		"another client removes the conditions": {func(p *v1.ClusterPolicy) {
 			p.Status.State, p.Status.Conditions = v1.StateNotReady, nil
 		}, true},
-		"the operator writes it": {func(p *v1.ClusterPolicy) { p.Status.ObservedGeneration = 2 }, false},
-		"a label":                {func(p *v1.ClusterPolicy) { p.Labels = map[string]string{"a": "b"} }, false},
-		"a spec":                 {func(p *v1.ClusterPolicy) { p.Generation = 2 }, false},
+		"the operator writes it":              {func(p *v1.ClusterPolicy) { p.Status.ObservedGeneration = 2 }, false},
+		"the operator's finalizer is removed": {func(p *v1.ClusterPolicy) { p.Finalizers = nil }, true},
+		"a label":                             {func(p *v1.ClusterPolicy) { p.Labels = map[string]string{"a": "b"} }, false},
+		"a spec":                              {func(p *v1.ClusterPolicy) { p.Generation = 2 }, false},
 	} {
 		after := before.DeepCopy()
 		test.change(after)

@@ -95,7 +95,7 @@ func TestEachFieldOfAPolicyThatMattersWakes(t *testing.T) {
 		policy.Status = stored.DeepCopy().Status
 		return at
 	}
-	predicates := predicate.Or(cachefilter.PolicyChanges(), cachefilter.PolicyStatusChanges(o.pass.Status.Wrote))
+	predicates := predicate.Or(cachefilter.PolicyChanges(), cachefilter.PolicyReverts(o.pass.Status.Wrote))
 	settle()
 	changed := mutants(policy)
 	for path, change := range map[string]func(*v1.ClusterPolicy){

@@ -26,17 +26,23 @@ func Mirror(registry, reference string) string {
 	return registry + "/" + rest
 }
 
-// Unmirror undoes Mirror for an image whose registry is not known: where the registry has replaced the host of the
-// reference, the host of like takes its place. Another reference is left as it is, and so is every one if the registry
-// is empty.
-func Unmirror(registry, reference, like string) string {
+// Unmirror undoes Mirror for a reference that has the repository of original, in any version, behind the registry: it
+// gets the host of original again. Every other reference is left as it is: nothing shows which host a mirror has
+// replaced, or whether it has replaced one.
+func Unmirror(registry, reference, original string) string {
 	registry = strings.TrimRight(registry, "/")
-	rest, mirrored := strings.CutPrefix(reference, registry+"/")
-	if registry == "" || !mirrored {
+	rest, behind := strings.CutPrefix(reference, registry+"/")
+	host, path := splitHost(original)
+	if registry == "" || !behind || withoutVersion(rest) != withoutVersion(path) {
 		return reference
 	}
-	host, _ := splitHost(like)
 	return host + "/" + rest
+}
+
+// withoutVersion returns a reference without its tag and digest.
+func withoutVersion(reference string) string {
+	repository, name, _ := split(reference)
+	return repository + "/" + name
 }
 
 // splitHost cuts the registry's host off a reference. The first part is a host only if it cannot be a

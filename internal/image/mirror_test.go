@@ -146,9 +146,15 @@ func TestMirror(t *testing.T) {
 func TestUnmirror(t *testing.T) {
 	const like = "ghcr.io/example/operator:1"
 	for name, test := range map[string]struct{ registry, reference, want string }{
-		"no registry":                  {"", "mirror.local/example/operator:2", "mirror.local/example/operator:2"},
-		"the registry is replaced":     {"mirror.local/proxy/", "mirror.local/proxy/a/operator:2", "ghcr.io/a/operator:2"},
-		"an image of another registry": {"mirror", "mirror.local/a/operator:2", "mirror.local/a/operator:2"},
+		"no registry": {"", "mirror.local/example/operator:2", "mirror.local/example/operator:2"},
+		"the registry is replaced": {
+			"mirror.local/proxy/", "mirror.local/proxy/example/operator:2", "ghcr.io/example/operator:2",
+		},
+		"with a digest": {
+			"mirror.local", "mirror.local/example/operator:2@sha256:00", "ghcr.io/example/operator:2@sha256:00",
+		},
+		"a repository of the mirror's own": {"mirror.local", "mirror.local/team/operator:2", "mirror.local/team/operator:2"},
+		"an image of another registry":     {"mirror", "mirror.local/a/operator:2", "mirror.local/a/operator:2"},
 	} {
 		if got := image.Unmirror(test.registry, test.reference, like); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,10 +19,14 @@ import (
 const driverPodsAtATime = 250
 
 // EachDriverPod calls visit with each driver pod of this operator and of NVIDIA's, all of one version of the cluster.
-// It reads pages from the API server, so visit must copy what it keeps: a pointer keeps its page. If it fails, visit
-// may have been called with some of the pods.
-func EachDriverPod(ctx context.Context, live client.Reader, namespace string, visit func(*corev1.Pod)) error {
+// It reads pages from the API server, each within the deadline, so visit must copy what it keeps: a pointer keeps its
+// page. If it fails, visit may have been called with some of the pods.
+func EachDriverPod(
+	ctx context.Context, live client.Reader, deadline time.Duration, namespace string, visit func(*corev1.Pod),
+) error {
 	pages := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := context.WithTimeout(ctx, deadline)
+		defer cancel()
 		pods := &corev1.PodList{}
 		err := live.List(ctx, pods, client.InNamespace(namespace), client.Limit(page.Limit), client.Continue(page.Continue),
 			client.MatchingLabels{labels.Component: labels.DriverComponent})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +23,11 @@ type pagedPods struct {
 	asked  []client.ListOptions
 }
 
-func (p *pagedPods) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (p *pagedPods) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)
 	p.asked = append(p.asked, options)
-	if len(p.asked) == p.failAt {
+	if _, limited := ctx.Deadline(); !limited || len(p.asked) == p.failAt {
 		return errors.New("refused")
 	}
 	from, _ := strconv.Atoi(options.Continue)
@@ -52,7 +53,7 @@ func TestEachDriverPodReadsPages(t *testing.T) {
 	}
 	var visited []string
 	visit := func(pod *corev1.Pod) { visited = append(visited, pod.Name) }
-	g.Expect(observe.EachDriverPod(t.Context(), live, "gpu-operator", visit)).To(Succeed())
+	g.Expect(observe.EachDriverPod(t.Context(), live, time.Minute, "gpu-operator", visit)).To(Succeed())
 	g.Expect(visited).To(Equal(names))
 	g.Expect(live.asked).To(HaveLen(3))
 	for _, asked := range live.asked {
@@ -62,6 +63,6 @@ func TestEachDriverPodReadsPages(t *testing.T) {
 	}
 
 	live.asked, live.failAt = nil, 2
-	g.Expect(observe.EachDriverPod(t.Context(), live, "gpu-operator", visit)).
+	g.Expect(observe.EachDriverPod(t.Context(), live, time.Minute, "gpu-operator", visit)).
 		To(MatchError("listing the driver pods: refused"))
 }

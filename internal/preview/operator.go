@@ -50,9 +50,12 @@ func variables(container *corev1.Container) func(string) string {
 func (c *Cluster) aboutOperator() []string {
 	container := c.operator()
 	if container == nil {
-		source := "as most objects that it has applied have it, which may be that of an earlier release"
-		if c.helperImage() == "" {
+		source := "that of most DaemonSets, which may be of an earlier release"
+		switch applied := c.appliedHelper(); {
+		case applied == "":
 			source = "that of this plugin's release"
+		case applied != c.operatorImage():
+			source = "that of most DaemonSets, " + applied + ", without the mirror of the policy"
 		}
 		return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its image is taken to be " +
 			c.operatorImage() + ", " + source + "; how it serves its metrics is taken from their Service, and its " +
@@ -94,7 +97,7 @@ func (c *Cluster) frozen() []string {
 func (c *Cluster) operatorImage() string {
 	container := c.operator()
 	if container == nil {
-		return cmp.Or(c.helperImage(), image.Own())
+		return cmp.Or(image.Unmirror(c.registry(), c.appliedHelper(), image.Own()), image.Own())
 	}
 	if named := variables(container)("OPERATOR_IMAGE"); named != "" {
 		return named
@@ -102,10 +105,18 @@ func (c *Cluster) operatorImage() string {
 	return container.Image
 }
 
-// helperImage returns the image for helpers that most DaemonSets were applied with, without the mirror of the policy
-// that they were applied for; empty if there is none. The host that the mirror has replaced is not known: it counts as
-// that of this release's own image.
-func (c *Cluster) helperImage() string {
+// registry is the mirror of the policy that the operator applies; empty for none.
+func (c *Cluster) registry() string {
+	active := c.active()
+	if active == nil {
+		return ""
+	}
+	return effective.Of(active.Spec).Global.Registry
+}
+
+// appliedHelper returns the image of helpers that most DaemonSets were applied with, as it is behind the mirror of the
+// policy; empty if there is none.
+func (c *Cluster) appliedHelper() string {
 	count, most := map[string]int{}, ""
 	for _, ds := range inNamespace[*appsv1.DaemonSet](c) {
 		if found := ds.Annotations[labels.HelperImage]; found != "" && labels.IsApplied(ds) {
@@ -117,10 +128,7 @@ func (c *Cluster) helperImage() string {
 			most = found
 		}
 	}
-	if c.policy == nil {
-		return most
-	}
-	return image.Unmirror(effective.Of(c.policy.Spec).Global.Registry, most, image.Own())
+	return most
 }
 
 // metricsEndpoint returns how the operator serves its metrics, by its flags, or else by the Service that it has

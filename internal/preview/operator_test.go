@@ -12,6 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
 // Where the operator runs outside the cluster, as in the demo, what it has applied shows its image and how it serves
@@ -37,9 +38,17 @@ func TestAnOperatorWithoutADeployment(t *testing.T) {
 	cluster.Objects = append(cluster.Objects, service, applied("a", "example.com/operator:1"),
 		applied("b", "example.com/operator:2"), applied("c", "example.com/operator:2"))
 	g.Expect(cluster.operatorImage()).To(Equal("example.com/operator:2"))
-	// The mirror is that of the earlier policy: an edit may remove it.
-	cluster.policy = &v1.ClusterPolicy{Spec: v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "example.com"}}}
-	g.Expect(cluster.operatorImage()).To(Equal("ghcr.io/operator:2"))
+	// The mirror is that of the applied policy: an edit may remove it.
+	mirroring := *cluster
+	mirroring.Objects = []manifest.Object{
+		&v1.ClusterPolicy{Spec: v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.local"}}},
+		applied("a", "mirror.local/clusterpolicy/gpu-operator:2"),
+	}
+	g.Expect(mirroring.operatorImage()).To(Equal("ghcr.io/clusterpolicy/gpu-operator:2"))
+	g.Expect(mirroring.aboutOperator()).To(ConsistOf(ContainSubstring("its image is taken to be ghcr.io/clusterpolicy/" +
+		"gpu-operator:2, that of most DaemonSets, mirror.local/clusterpolicy/gpu-operator:2, without the mirror of the policy;")))
+	mirroring.Objects[1] = applied("a", "mirror.local/team/operator:2")
+	g.Expect(mirroring.operatorImage()).To(Equal("mirror.local/team/operator:2"), "it may be no copy")
 	g.Expect(cluster.metricsEndpoint().Plain).To(BeTrue())
 	service.Labels[labels.Operand] = "dcgm-exporter"
 	g.Expect(cluster.metricsEndpoint().Plain).To(BeFalse(), "it is the Service of another operand")

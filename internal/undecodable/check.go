@@ -135,7 +135,7 @@ func wanted(of reflect.Type) string {
 	const numbers = "a whole number from %d to %d"
 	switch kind := of.Kind(); {
 	case of == quantityType:
-		return "a quantity of at most 20 digits on each side of the point and 2 in the exponent"
+		return "a quantity of at most 20 digits on each side of the point and with an exponent of at most 18"
 	case of == intOrStringType:
 		return fmt.Sprintf(numbers, math.MinInt32, math.MaxInt32) + " or a text"
 	case of == durationType:

@@ -7,7 +7,7 @@ import (
 )
 
 // The oldest and the newest minor release of Kubernetes that are supported, as in "1.37". test/controlplane pins the
-// patch releases that tests run on. On the newest one these are the main tests, of make test-next.
+// patch releases that tests run on. Only the main tests run on the newest one (make test-next).
 const (
 	OldestKubernetes = "1.32"
 	NewestKubernetes = "1.37"

@@ -150,7 +150,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1.ClusterPolicy{}, enqueueAfter(func() time.Duration { return 0 }),
 			builder.WithPredicates(cachefilter.PolicyChanges())).
 		Watches(&v1.ClusterPolicy{}, r.debounced(),
-			builder.WithPredicates(cachefilter.PolicyStatusChanges(r.Status.Wrote))).
+			builder.WithPredicates(cachefilter.PolicyReverts(r.Status.Wrote))).
 		WatchesRawSource(source.Channel(r.Fleet.Changed(), r.debounced())).
 		WatchesRawSource(source.Channel(r.Applier.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).

@@ -48,8 +48,6 @@ func (m *move) annotations() map[string]string {
 // as it is, all of NVIDIA's are deleted first, without their pods; then the pods are labelled; then the DaemonSets are
 // created, each of which selects the nodes of its pods.
 func (s *scope) handOverDrivers(ctx context.Context, rendered []*appsv1.DaemonSet) ([]*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
-	defer cancel()
 	search, err := s.mayHaveTheirDrivers(ctx, rendered)
 	if err != nil || !search {
 		return nil, err
@@ -59,6 +57,8 @@ func (s *scope) handOverDrivers(ctx context.Context, rendered []*appsv1.DaemonSe
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
 	if left.mustBeOrphaned(rendered) {
 		return nil, s.orphanDrivers(ctx, left)
 	}
@@ -66,6 +66,8 @@ func (s *scope) handOverDrivers(ctx context.Context, rendered []*appsv1.DaemonSe
 		if err := s.Applier.Relabel(ctx, m.pod, m.to.Spec.Template.Labels, m.annotations()); err != nil {
 			return nil, err
 		}
+		// The answer of the API server is the whole pod.
+		m.pod.ManagedFields, m.pod.Status = nil, corev1.PodStatus{}
 	}
 	s.driversTakenOver = left.isNothing()
 	return left.unowned, nil
@@ -98,7 +100,9 @@ func (s *scope) mayHaveTheirDrivers(ctx context.Context, rendered []*appsv1.Daem
 // leftDrivers reads what NVIDIA's operator has left: first the DaemonSets, so that without any the list of pods is
 // complete. It fails if a pod of it cannot be taken over yet.
 func (s *scope) leftDrivers(ctx context.Context, rendered []*appsv1.DaemonSet) (*leftDrivers, error) {
-	all, err := observe.DriverDaemonSets(ctx, s.Live, s.Namespace)
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	all, err := observe.DriverDaemonSets(readCtx, s.Live, s.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +118,7 @@ func (s *scope) leftDrivers(ctx context.Context, rendered []*appsv1.DaemonSet) (
 		}
 	}
 	var theirs []*corev1.Pod
-	err = observe.EachDriverPod(ctx, s.Live, s.Namespace, func(pod *corev1.Pod) {
+	err = observe.EachDriverPod(ctx, s.Live, s.Timing.Deadline, s.Namespace, func(pod *corev1.Pod) {
 		unowned, isTheirs := metav1.GetControllerOfNoCopy(pod) == nil, migrate.IsDriverPod(owners, pod)
 		if !unowned && !isTheirs {
 			return
@@ -215,7 +219,7 @@ func (s *scope) addLeftPods(ctx context.Context, live map[string]rollout.Live) e
 	if s.driversTakenOver {
 		return nil
 	}
-	return observe.EachDriverPod(ctx, s.Live, s.Namespace, func(pod *corev1.Pod) {
+	return observe.EachDriverPod(ctx, s.Live, s.Timing.Deadline, s.Namespace, func(pod *corev1.Pod) {
 		if rollout.LivePod(pod).NeedsProbeScript {
 			live[pod.Name] = rollout.Live{NeedsProbeScript: true}
 		}

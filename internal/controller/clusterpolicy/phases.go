@@ -375,13 +375,13 @@ func (s *scope) prune(ctx context.Context) {
 func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]rollout.Live, error) {
 	o := &step.Operand
 	live := rollout.LiveDaemonSets(o, s.snapshot.DaemonSets)
-	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
-	defer cancel()
 	if o.UpdatesOnDelete {
-		if err := s.addLeftPods(readCtx, live); err != nil {
+		if err := s.addLeftPods(ctx, live); err != nil {
 			return nil, err
 		}
 	}
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
 	if !rollout.MayAssignBaseName(o, step.Instances, live) {
 		return live, nil
 	}

@@ -6,7 +6,7 @@ package node
 
 // Users' pods on a node that is about to be released: listed once, never watched. Listing the operands' pods needs the
 // same permission.
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=delete
 
 // Pods that the kubelet refused after a boot: the eviction of a pod that has ended deletes it, whatever the budgets.
