@@ -131,9 +131,9 @@ func PolicyChanges() predicate.Predicate {
 	})
 }
 
-// PolicyReverts passes updates by which another client has reverted what the operator writes on policies, so that a pass
-// writes it again: a status that is not the operator's own (own), and a policy that has lost the operator's finalizer.
-// Creations and deletions are passed by PolicyChanges.
+// PolicyReverts passes updates by which another client has reverted what the operator writes on policies, so that a
+// pass writes it again: a status that is not the operator's own (own), and a policy that has lost the operator's
+// finalizer. Creations and deletions are passed by PolicyChanges.
 func PolicyReverts(own func(*v1.ClusterPolicy) bool) predicate.Predicate {
 	return onlyUpdates(onUpdate(func(before, after *v1.ClusterPolicy) bool {
 		return observe.HasFinalizer(before) && !observe.HasFinalizer(after) ||
