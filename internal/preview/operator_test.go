@@ -45,8 +45,9 @@ func TestAnOperatorWithoutADeployment(t *testing.T) {
 		applied("a", "mirror.local/clusterpolicy/gpu-operator:2"),
 	}
 	g.Expect(mirroring.operatorImage()).To(Equal("ghcr.io/clusterpolicy/gpu-operator:2"))
-	g.Expect(mirroring.aboutOperator()).To(ConsistOf(ContainSubstring("its image is taken to be ghcr.io/clusterpolicy/" +
-		"gpu-operator:2, that of most DaemonSets, mirror.local/clusterpolicy/gpu-operator:2, without the mirror of the policy;")))
+	g.Expect(mirroring.aboutOperator()).To(ConsistOf(ContainSubstring("its image is taken to be " +
+		"ghcr.io/clusterpolicy/gpu-operator:2, that of most DaemonSets, mirror.local/clusterpolicy/gpu-operator:2, " +
+		"without the mirror of the policy;")))
 	mirroring.Objects[1] = applied("a", "mirror.local/team/operator:2")
 	g.Expect(mirroring.operatorImage()).To(Equal("mirror.local/team/operator:2"), "it may be no copy")
 	g.Expect(cluster.metricsEndpoint().Plain).To(BeTrue())
