@@ -112,10 +112,11 @@ type Operator struct {
 
 // StartOperator starts the operator and waits until /readyz succeeds.
 func StartOperator(ctx context.Context, opts OperatorOptions) (*Operator, error) {
-	args, health, err := operatorArgs(opts.Args)
+	args, health, listens, err := operatorArgs(opts.Args)
 	if err != nil {
 		return nil, err
 	}
+	defer listens()
 	logFile := opts.LogFile
 	if logFile == "" {
 		logFile = filepath.Join(filepath.Dir(opts.Kubeconfig), "gpu-operator.log")
@@ -144,12 +145,13 @@ func StartOperator(ctx context.Context, opts OperatorOptions) (*Operator, error)
 	return o, nil
 }
 
-// operatorArgs adds the defaults and returns the resulting health address.
-func operatorArgs(given []string) (args []string, health string, err error) {
-	args = given
+// operatorArgs adds the defaults and returns the resulting health address, and what is to be called once the operator
+// listens on it.
+func operatorArgs(given []string) (args []string, health string, listens func(), err error) {
+	args, listens = given, func() {}
 	if health = flagValue(given, flagHealth); health == "" {
-		if health, err = FreeAddress(); err != nil {
-			return nil, "", err
+		if health, listens, err = claimAddress(); err != nil {
+			return nil, "", nil, err
 		}
 		args = append([]string{flagHealth + "=" + health}, args...)
 	}
@@ -162,7 +164,7 @@ func operatorArgs(given []string) (args []string, health string, err error) {
 	if flagValue(given, flagElect) == "" {
 		args = append([]string{flagElect + "=false"}, args...)
 	}
-	return args, health, nil
+	return args, health, listens, nil
 }
 
 // flagValue returns the value of a flag given as --name=value.

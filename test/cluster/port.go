@@ -1,9 +1,14 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,12 +57,57 @@ func (p *reservedPort) address() netip.AddrPort { return netip.AddrPortFrom(p.at
 
 func (p *reservedPort) release() { _ = unix.Close(p.fd) }
 
-// FreeAddress returns a loopback address that no process listens on at the moment.
+// FreeAddress returns a loopback address that no process listens on, as claimAddress does. No other test gets it before
+// this process ends.
 func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find free port: %w", err)
+	address, _, err := claimAddress()
+	return address, err
+}
+
+// The ports of claimAddress are below the range from which Linux takes those of outgoing connections.
+const firstFreePort, freePorts = 20000, 12000
+
+// claimAddress returns a loopback address that no process listens on. No other test gets it before release, and the
+// kernel gives its port to no outgoing connection: otherwise either could take it before the server that it is for
+// listens.
+func claimAddress() (address string, release func(), err error) {
+	claims := filepath.Join(os.TempDir(), fmt.Sprintf("gpu-operator-ports-%d", os.Getuid()))
+	if err := os.MkdirAll(claims, 0o755); err != nil {
+		return "", nil, fmt.Errorf("make the folder for claims of ports: %w", err)
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	for range freePorts {
+		port := strconv.Itoa(firstFreePort + rand.IntN(freePorts)) //nolint:gosec // Nothing secret.
+		fd, claimed := claim(filepath.Join(claims, port))
+		if !claimed {
+			continue
+		}
+		release := func() { _ = unix.Close(fd) }
+		if address := net.JoinHostPort(loopback.String(), port); canListen(address) {
+			return address, release, nil
+		}
+		release()
+	}
+	return "", nil, errors.New("find a free port: all are in use")
+}
+
+// claim takes the lock of a file, unless it is taken. It lasts until the descriptor is closed, or the process ends: a
+// plain number, unlike an os.File, is not closed when nothing refers to it.
+func claim(path string) (fd int, claimed bool) {
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return 0, false
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = unix.Close(fd)
+		return 0, false
+	}
+	return fd, true
+}
+
+func canListen(address string) bool {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
 }
