@@ -22,6 +22,9 @@ TESTFLAGS ?=
 # The seed of what chance selects in tests, a number. In make ci it is the date, so that another commit of the day, such
 # as a mend, is judged by the same sample; it is printed first and last.
 SEED ?=
+# How often failed tests are rerun. make ci reruns them once, as its machine may be busy. Tests that failed at
+# first are listed at the end of the log: each is a bug, at least of the test.
+RERUNS ?= 0
 CONTAINER_TOOL ?= docker
 # For the image: the architecture of image-tar and sbom, and the base image. Without one image-tar builds an
 # image without a C library; docker-build then takes the one in the Dockerfile.
@@ -153,9 +156,11 @@ overlap       = 4
 
 # $(1): format, $(2): packages, $(3): flags of go test.
 define go-test
-	@mkdir -p $(cache)/times
+	@mkdir -p $(cache)/times && rm -f $(cache)/reruns
 	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" --jsonfile=$(cache)/times/$@.json \
+	  --rerun-fails=$(RERUNS) --rerun-fails-run-root-test --rerun-fails-max-failures=6 --rerun-fails-report=$(cache)/reruns \
 	  -- $(3) $(vet) $(TESTFLAGS)
+	@if [ -s $(cache)/reruns ]; then echo 'Failed at first and passed when rerun; fix these tests:'; cat $(cache)/reruns; fi
 endef
 
 # A sample of the tests in test/ runs here, which is to end in 20 minutes on two cores; cluster.SkipInSample marks those
@@ -351,6 +356,7 @@ ci: ## What CI runs: verify, lint, and each test once; unit tests and suites wit
 	@seed=$(or $(SEED),$$(date -u +%Y%m%d)); again="make ci SEED=$$seed repeats what chance selects"; \
 	echo "$$again"; status=0; SEED=$$seed $(MAKE) --no-print-directory ci-parts || status=$$?; echo "$$again"; exit $$status
 
+ci-parts: RERUNS = 1
 # lint has vetted all packages.
 ci-parts: vet = -vet=off
 # They mostly wait, for the next reading by NVML, for writes that must not come, or for the kubelet: 12 minutes in all.

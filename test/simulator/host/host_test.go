@@ -107,7 +107,7 @@ func TestValidatorFindsTheDriverAndExecWaitsForTheMarker(t *testing.T) {
 	var env []string
 	m.Eventually(func() (became bool) { env, became = program.Became(); return became }, soon).Should(BeTrue())
 	m.Expect(env).To(ContainElements("DRIVER_ROOT_CTR_PATH=/driver-root", "UID=2", "KUBERNETES_SERVICE_PORT=6443"))
-	m.Expect(m.log()).To(ContainSubstring("nvidia-toolkit --flag runs"))
+	m.Eventually(m.log, soon).Should(ContainSubstring("nvidia-toolkit --flag runs"))
 	program.Terminate()
 	m.Expect(m.exit(program)).To(Equal(host.Exit{}))
 }
