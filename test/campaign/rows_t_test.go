@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,10 +115,12 @@ func holdLease(ctx context.Context, r *run) error {
 // badTimes sets annotations that the operator reads back.
 func badTimes() func(context.Context, *campaign) ([]point, error) {
 	var points []point
-	for name, value := range map[string]string{
+	times := map[string]string{
 		"future": time.Now().Add(24 * time.Hour).UTC().
 			Format(time.RFC3339), "epoch": "1970-01-01T00:00:00Z", "text": "yesterday", "empty": "",
-	} {
+	}
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		value := times[name]
 		for _, key := range []string{labels.DiscoveryLostSince, labels.DiscoveryMissingSince} {
 			points = append(points, point{
 				name: "rest/" + name + "/" + strings.TrimPrefix(key, "nvidia.com/gpu-operator."), workload: rest,

@@ -269,7 +269,8 @@ func foreignObjects() []point {
 		}, "mig-manager"},
 	}
 	var points []point
-	for name, foreign := range objects {
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		foreign := objects[name]
 		points = append(points, point{
 			name: foreign.workload.id + "/" + name, workload: foreign.workload, options: options{counts: true}, faults: []Fault{{
 				When: When{Moment: Start}, For: 8 * time.Second,

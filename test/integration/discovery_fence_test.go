@@ -19,8 +19,8 @@ const (
 	unfenced     = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-agents is " +
 		"missing: " +
 		"apply config/admission, or use Node Feature Discovery"
-	// fenceTime is how long the operator may take to react to a created or deleted admission policy.
-	fenceTime = 5 * time.Second
+	// fenceTime limits how long a test waits until the operator has reacted to a created or deleted admission policy.
+	fenceTime = 30 * time.Second
 )
 
 // TestDiscoveryNeedsItsFence: the pods of node discovery may patch every node, so they only run with the admission

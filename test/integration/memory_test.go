@@ -24,7 +24,7 @@ func memoryWatched() memoryBudget {
 	if cluster.FullCampaigns() {
 		return memoryBudget{nodes: 1000, peak: 120 << 20, heap: 37 << 20, restart: 140 << 20}
 	}
-	return memoryBudget{nodes: 300, peak: 78 << 20, heap: 18 << 20, restart: 92 << 20}
+	return memoryBudget{nodes: 300, peak: 78 << 20, heap: 18 << 20, restart: 110 << 20}
 }
 
 // TestBudgetsOfMemory installs a fleet with stages that last seconds.

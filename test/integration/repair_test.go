@@ -17,8 +17,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// repairTime is how soon drift of an owned object must be repaired.
-const repairTime = 2 * time.Second
+// repairTime limits how long a test waits until drift of an owned object is repaired.
+const repairTime = 20 * time.Second
 
 const (
 	pluginName = "nvidia-device-plugin-daemonset"

@@ -216,10 +216,11 @@ func (w *world) settled() objects {
 	return nil
 }
 
-// stopsRetrying waits until the operator no longer retries, and reports whether that was within 20 s. It retries where
-// the API server did not answer in time, as on a busy machine: such a pass has observed the policy, but not applied it.
+// stopsRetrying waits until the operator no longer retries, and reports whether that was within a minute. It retries
+// where the API server did not answer in time, as on a busy machine: such a pass has observed the policy, but not
+// applied it.
 func (w *world) stopsRetrying() bool {
-	err := wait.PollUntilContextTimeout(w.t.Context(), 100*time.Millisecond, 20*time.Second, false,
+	err := wait.PollUntilContextTimeout(w.t.Context(), 100*time.Millisecond, time.Minute, false,
 		func(context.Context) (bool, error) { return !w.isRetrying(), nil })
 	return err == nil
 }

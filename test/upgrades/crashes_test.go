@@ -60,17 +60,17 @@ func TestCrashes(t *testing.T) {
 			}
 			e := e.in(t)
 			tried++
-			from := len(proxy.Writes())
 			remove, struck := proxy.Add(fault.Rule{
 				Match: fault.Match{Verbs: fault.Writes()}, Phase: c.phase, From: c.nth, Count: 1,
 				Action: fault.Action{Call: r.kill, Drop: true},
 			})
+			from := len(proxy.Writes())
 			end := e.upgradeEnd(version())
+			made := len(proxy.Writes()) - from
 			remove()
 			e.Expect(end).To(Equal(want))
 			if !struck() {
 				// Writes are coalesced, so that an upgrade may have some fewer. Then nothing was tried.
-				made := len(proxy.Writes()) - from
 				e.Expect(made).To(BeNumerically("<", c.nth), "the kill did not strike")
 				t.Skipf("this upgrade made %d writes only", made)
 			}

@@ -135,16 +135,17 @@ func chosenWrites(t *testing.T) [][]foreignWrite {
 			pairs = append(pairs, []foreignWrite{all[i], all[k]})
 		}
 	}
-	// All parts of a full run need the same order, and so the same SEED.
-	singles = chance.Sample(t, "single writes", singles, len(singles))
-	pairs = chance.Sample(t, "pairs of writes", pairs, len(pairs))
-	switch {
-	case full():
+	if full() {
+		// All its parts need the same order.
 		return partOf(t, append(singles, pairs...))
+	}
+	singles = chance.Sample(t, "single writes", singles, 4)
+	pairs = chance.Sample(t, "pairs of writes", pairs, 2)
+	switch {
 	case cluster.Sampled():
 		return singles[:2]
 	default:
-		return append(singles[:4], pairs[:2]...)
+		return append(singles, pairs...)
 	}
 }
 
