@@ -253,8 +253,8 @@ func isRepeated(err *field.Error, all field.ErrorList) bool {
 // problemOf returns the API server's error, with the right form where it has none that people read.
 func problemOf(err *field.Error) string {
 	if strings.Contains(err.Detail, undecodable.Quantity) {
-		return fmt.Sprintf("%s: Invalid value: %q: is no quantity such as 500m, 2 or 4Gi, with at most 20 digits on each "+
-			"side of the point and an exponent of at most 18", err.Field, fmt.Sprint(err.BadValue))
+		return fmt.Sprintf("%s: Invalid value: %q: is no quantity such as 500m, 2 or 4Gi, with %s", err.Field,
+			fmt.Sprint(err.BadValue), undecodable.QuantityBounds)
 	}
 	return err.Error() + hintFor(err)
 }

@@ -19,6 +19,9 @@ import (
 // point, and an exponent of at most 18, as Kubernetes counts nothing beyond 2^63.
 const Quantity = mantissa + `([KMGTPE]i|[numkMGTPE]|[eE][+-]?(0?[0-9]|1[0-8]))?$`
 
+// QuantityBounds are the bounds of Quantity in words, for messages.
+const QuantityBounds = "at most 20 digits on each side of the point and an exponent of at most 18"
+
 const mantissa = `^[+-]?([0-9]{1,20}([.][0-9]{0,20})?|[.][0-9]{1,20})`
 
 // decodable matches the quantities that are decoded: also exponents up to 99, which earlier releases have admitted and
@@ -135,7 +138,7 @@ func wanted(of reflect.Type) string {
 	const numbers = "a whole number from %d to %d"
 	switch kind := of.Kind(); {
 	case of == quantityType:
-		return "a quantity of at most 20 digits on each side of the point and with an exponent of at most 18"
+		return "a quantity of " + QuantityBounds
 	case of == intOrStringType:
 		return fmt.Sprintf(numbers, math.MinInt32, math.MaxInt32) + " or a text"
 	case of == durationType:

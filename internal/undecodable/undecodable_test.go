@@ -39,7 +39,7 @@ func policy(rest string) []byte {
 func TestWhatCannotBeDecodedIsRemoved(t *testing.T) {
 	const (
 		int32s   = "a whole number from -2147483648 to 2147483647"
-		quantity = "a quantity of at most 20 digits on each side of the point and with an exponent of at most 18"
+		quantity = "a quantity of at most 20 digits on each side of the point and an exponent of at most 18"
 	)
 	tests := map[string]struct {
 		spec, kept string

@@ -300,7 +300,7 @@ func upgraded() *builder {
 	}, false)
 }
 
-// upgrades brings a node into a state as an upgrade does.
+// upgrades gives a node a state as an upgrade does.
 func (s *builder) upgrades(name, state string) *builder {
 	return s.step(name, state, state, state != "upgrade-done")
 }
