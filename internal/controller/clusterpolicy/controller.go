@@ -106,8 +106,8 @@ type Reconciler struct {
 	undecodableEvents map[types.UID]int64
 	// otherOperator identifies the last report that NVIDIA's operator is at work; empty while it is not.
 	otherOperator string
-	// openShiftError is why OpenShift's configuration could not be read, as it was logged; empty if it could.
-	openShiftError string
+	// failedReads is why optional reads failed, as it was logged, by the message of the log.
+	failedReads map[string]string
 	// nodes is the number of nodes in the last pass.
 	nodes atomic.Int64
 }
@@ -115,7 +115,7 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
 	return &Reconciler{
-		Options: options, undecodableEvents: map[types.UID]int64{},
+		Options: options, undecodableEvents: map[types.UID]int64{}, failedReads: map[string]string{},
 		monitoring: observe.NewMonitoring(options.Live, options.Namespace, options.Clock),
 	}
 }

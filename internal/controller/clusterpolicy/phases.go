@@ -175,10 +175,9 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
-	if s.driverToolkitUnread = err != nil; err != nil {
-		log.FromContext(ctx).Error(err, "Reading the images of OpenShift's driver toolkit failed: "+
-			"no driver is installed on further nodes with Red Hat CoreOS until they can be read")
-	}
+	s.driverToolkitUnread = err != nil
+	s.logRead(ctx, err, "Reading the images of OpenShift's driver toolkit failed: "+
+		"no driver is installed on further nodes with Red Hat CoreOS until they can be read")
 	return images, nil
 }
 
@@ -190,14 +189,11 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 // held, because its DaemonSets have what an earlier process has read.
 func (s *scope) readOpenShift(ctx context.Context, input *operand.Input) {
 	found, err := s.OpenShift.Read(ctx, s.snapshot.CRDs)
+	s.logRead(ctx, err, "Reading the configuration of OpenShift failed: until it can be read, new driver "+
+		"pods get the version and the proxy of the cluster that were read last")
 	if err == nil {
-		s.openShiftError, input.OpenShiftCluster = "", found
+		input.OpenShiftCluster = found
 		return
-	}
-	if err.Error() != s.openShiftError {
-		s.openShiftError = err.Error()
-		log.FromContext(ctx).Error(err, "Reading the configuration of OpenShift failed: until it can be read, new driver "+
-			"pods get the version and the proxy of the cluster that were read last")
 	}
 	basis := s.Fleet.Basis()
 	if basis == nil || basis.Decisions == nil || basis.Decisions.Input.OpenShiftUnread != "" {
@@ -212,12 +208,20 @@ func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFail
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	wait, err := s.CreateFailures.Refresh(readCtx, s.snapshot.DaemonSets)
-	if err != nil {
-		log.FromContext(ctx).Error(err,
-			"Reading the Events of DaemonSets failed: the status may not report why pods are missing")
-	}
+	s.logRead(ctx, err, "Reading the Events of DaemonSets failed: the status may not report why pods are missing")
 	s.requeueAfter(wait)
 	return s.CreateFailures.Found()
+}
+
+// logRead logs the error of a read that a pass can do without, unless the read before failed in the same way.
+func (s *scope) logRead(ctx context.Context, err error, message string) {
+	switch {
+	case err == nil:
+		delete(s.failedReads, message)
+	case s.failedReads[message] != err.Error():
+		s.failedReads[message] = err.Error()
+		log.FromContext(ctx).Error(err, message)
+	}
 }
 
 // plan computes the plan for the current nodes.
