@@ -187,17 +187,17 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	for _, note := range fieldnotes.Of(policy.Spec) {
 		notes = append(notes, "note: "+strings.TrimSuffix(note, "."))
 	}
-	problems, unread, err := impossibleOf(policy.Spec)
-	return problems, append(notes, unread...), err
-}
-
-// impossibleOf returns what the API server stores and no pod can have of a policy. In the block of an operand that is
-// not installed it is only worth to know: the operator makes no pods of it.
-func impossibleOf(spec v1.ClusterPolicySpec) (problems, notes []string, err error) {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return nil, nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in this program: %w", err)
 	}
+	problems, unread := impossibleOf(policy.Spec, catalogue)
+	return append(problems, unknownContainers(policy.Spec, catalogue)...), append(notes, unread...), nil
+}
+
+// impossibleOf returns what the API server stores and no pod can have of a policy. In the block of an operand that is
+// not installed it is only worth to know: the operator makes no pods of it.
+func impossibleOf(spec v1.ClusterPolicySpec, catalogue operand.Catalogue) (problems, notes []string) {
 	absent := absentBlocks(catalogue, operand.Input{Spec: effective.Of(spec)})
 	for _, problem := range podrules.Check(spec, "spec") {
 		inBlock := func(block string) bool { return strings.HasPrefix(problem.Field, block+".") }
@@ -207,7 +207,7 @@ func impossibleOf(spec v1.ClusterPolicySpec) (problems, notes []string, err erro
 		}
 		problems = append(problems, problem.String())
 	}
-	return problems, notes, nil
+	return problems, notes
 }
 
 // absentBlocks returns the blocks of the spec of which no operand is installed, sorted.

@@ -105,6 +105,24 @@ func TestValidate(t *testing.T) {
 		"what no pod can have, of an operand that is not installed by default": {
 			policy("{dcgm: {resources: {requests: {example.com/nic: 1}}}}"), 0, "; nothing of spec.dcgm is installed", "",
 		},
+		"resources of a container that no pod has": {
+			policy("{gfd: {containerResources: [{name: gpu-feature-discover}]}}"), 1,
+			"ClusterPolicy p: spec.gfd.containerResources: there is no container gpu-feature-discover, only " +
+				"gpu-feature-discovery, gpu-node-wait\n", "1 of 1",
+		},
+		"resources of containers that pods have, on some nodes or of an operand beside": {
+			policy("{daemonsets: {nodeSelector: {a: b}}, devicePlugin: {config: {name: c}, containerResources: " +
+				"[{name: config-manager}, {name: mps-control-daemon-ctr}]}, gdrcopy: {enabled: true}, driver: " +
+				"{containerResources: [{name: nvidia-gdrcopy-ctr}, {name: openshift-driver-toolkit-ctr}]}}"), 0,
+			"1 of 1 objects are valid.", "",
+		},
+		"resources of a container that the spec does not enable": {
+			policy("{driver: {containerResources: [{name: nvidia-gdrcopy-ctr}]}}"), 1,
+			"spec.driver.containerResources: there is no container nvidia-gdrcopy-ctr, only ", "1 of 1",
+		},
+		"resources of a container of what is not installed": {
+			policy("{dcgm: {containerResources: [{name: a}]}}"), 0, "1 of 1 objects are valid.", "",
+		},
 		"what no pod of a driver can have": {
 			"apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata: {name: d}\n" +
 				"spec: {tolerations: [{key: a..b/c}]}\n", 1, `NVIDIADriver d: spec.tolerations[0].key: "a..b/c" is not a key`,

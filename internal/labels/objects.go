@@ -80,6 +80,10 @@ const (
 	// NVIDIAFieldManager is the field manager of the updates of NVIDIA's operator, which client-go takes from the name
 	// of its program.
 	NVIDIAFieldManager = "gpu-operator"
+	// ConfigManagerContainer runs config-manager of the device plugin, and ConfigManagerInitContainer runs it once before
+	// the program that reads the configuration.
+	ConfigManagerContainer     = "config-manager"
+	ConfigManagerInitContainer = "config-manager-init"
 	// WaitContainer is the init container that render generates from the graph's edges.
 	WaitContainer = "gpu-node-wait"
 	// CopyContainer is the init container that copies gpu-node into a pod that waits for nothing.

@@ -13,11 +13,11 @@ var commonPluginConfigs = []string{"default", "any"}
 
 // DefaultPluginConfig returns the key of the device plugin's configuration for nodes that select none by their label:
 // that of the spec, else the only key of the ConfigMap, else default or any. If none of these exists it is empty, and
-// problem describes what that means for the nodes.
+// problem describes what that means for the nodes; a ConfigMap without keys is refused, see CheckReferences.
 func (in Input) DefaultPluginConfig() (key, problem string) {
 	config := in.Spec.DevicePlugin.Config
 	content, known := in.Contents[Reference{ConfigMap, config.Name}]
-	if config.Default != "" || config.Name == "" || !known || content.Assumed {
+	if config.Default != "" || config.Name == "" || !known || content.Assumed || len(content.Keys) == 0 {
 		return config.Default, ""
 	}
 	if len(content.Keys) == 1 {

@@ -16,8 +16,12 @@ import (
 const pluginConfigField = "spec.devicePlugin.config.name"
 
 // checkPluginConfig refuses a configuration for all nodes with which the device plugin would not start: it must not
-// replace one that works.
+// replace one that works. Without any configuration config-manager ends, before the plugin starts.
 func (in Input) checkPluginConfig(use Use, content Content) Decision {
+	if len(content.Keys) == 0 && !content.Assumed {
+		return Refuse(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no keys: add one with a configuration",
+			use.Field, use.Reference, in.inNamespace(use.Kind)))
+	}
 	key, _ := in.DefaultPluginConfig()
 	problem := pluginfile.Fatal(in.pluginProblems(content, key))
 	if key == "" || problem == nil {
@@ -119,6 +123,9 @@ func (in Input) checkPluginConfigLabel(config, value string) ConfigProblem {
 	content, known := in.Contents[reference]
 	if !known || content.Assumed {
 		return ConfigProblem{}
+	}
+	if len(content.Keys) == 0 {
+		return ConfigProblem{Message: fmt.Sprintf("label %s: %s has no keys", label, reference), Fatal: true}
 	}
 	if !slices.Contains(content.Keys, value) {
 		keys := text.Truncate(strings.Join(content.Keys, ", "), maxNames)

@@ -17,6 +17,9 @@ var (
 	ignored = pluginfile.Problem{Line: 3, Message: "sharing.mig is ignored: set spec.mig.strategy"}
 )
 
+// configs has the configurations.
+var configs = operand.Reference{Kind: operand.ConfigMap, Name: "configs"}
+
 // configured returns an input with three configurations, one of which is for all nodes.
 func configured(common string, problems map[string][]pluginfile.Problem) operand.Input {
 	config := &v1.DevicePluginConfigSpec{Name: "configs", Default: v1.DataKey(common)}
@@ -24,7 +27,7 @@ func configured(common string, problems map[string][]pluginfile.Problem) operand
 		Spec:      effective.Of(v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: config}}),
 		Namespace: "gpus",
 		Contents: map[operand.Reference]operand.Content{
-			{Kind: operand.ConfigMap, Name: "configs"}: {Keys: []string{"four", "none", "two"}, Problems: problems},
+			configs: {Keys: []string{"four", "none", "two"}, Problems: problems},
 		},
 	}
 }
@@ -41,9 +44,14 @@ func TestABrokenConfigurationIsRefused(t *testing.T) {
 	tests := map[string]struct {
 		common   string
 		problems map[string][]pluginfile.Problem
-		want     string
+		// content replaces that of the ConfigMap.
+		content *operand.Content
+		want    string
 	}{
 		"all can be read": {common: "four"},
+		"without a key": {content: &operand.Content{}, want: "spec.devicePlugin.config.name: ConfigMap configs in " +
+			"namespace gpus has no keys: add one with a configuration"},
+		"not read": {content: &operand.Content{Assumed: true}},
 		"the common one is broken": {
 			common: "four", problems: map[string][]pluginfile.Problem{"four": {broken}}, want: refusal,
 		},
@@ -57,12 +65,21 @@ func TestABrokenConfigurationIsRefused(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := configured(test.common, test.problems).CheckReferences(&o)
-			if got.Message != test.want || (test.want != "") != (got.Choice == operand.Refused) {
-				t.Errorf("got %+v, want %q", got, test.want)
+			in, want := configured(test.common, test.problems), operand.Accept()
+			if test.want != "" {
+				want = operand.Refuse(v1.ReasonPluginConfigInvalid, test.want)
 			}
-			if test.want != "" && got.Reason != v1.ReasonPluginConfigInvalid {
-				t.Errorf("reason %s", got.Reason)
+			if test.content != nil {
+				in.Contents[configs] = *test.content
+				if test.want != "" {
+					want.Reason = v1.ReasonReferenceMissing
+				}
+				if _, problem := in.DefaultPluginConfig(); problem != "" {
+					t.Errorf("no key is the common one: %s", problem)
+				}
+			}
+			if diff := cmp.Diff(want, in.CheckReferences(&o)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
@@ -102,16 +119,16 @@ func TestCheckPluginConfig(t *testing.T) {
 	strategy := func(ofSpec v1.MIGStrategy, common string) operand.Input {
 		in := configured(common, nil)
 		in.Spec.MIG = &v1.MIGSpec{Strategy: ofSpec}
-		reference := operand.Reference{Kind: operand.ConfigMap, Name: "configs"}
-		content := in.Contents[reference]
+		content := in.Contents[configs]
 		content.Strategies = map[string]pluginfile.Strategy{"two": {Value: "mixed", Line: 3}}
-		in.Contents[reference] = content
+		in.Contents[configs] = content
 		return in
 	}
 	const overridden = "ConfigMap configs, key two, line 3: flags.migStrategy mixed has no effect: mig.strategy is " +
 		"single. Remove one of them, or set mig.strategy of the nodes' pool in spec.nodePools"
-	unread := configured("four", nil)
+	unread, empty := configured("four", nil), configured("", nil)
 	unread.Contents = nil
+	empty.Contents[configs] = operand.Content{}
 	for name, test := range map[string]struct {
 		in          operand.Input
 		label, want string
@@ -123,6 +140,7 @@ func TestCheckPluginConfig(t *testing.T) {
 		"no key": {
 			in: in, label: "eight", want: label + "eight: ConfigMap configs has no such key, only four, none, two",
 		},
+		"no keys": {in: empty, label: "eight", want: label + "eight: ConfigMap configs has no keys"},
 		"a broken one": {
 			in: in, label: "two", want: label + "two: ConfigMap configs, line 6: replicas is 1: it must be a number from 2",
 		},

@@ -115,19 +115,44 @@ func recovering(pod *corev1.Pod, now time.Time) Verdict {
 	return Verdict{}
 }
 
+// LastLineOf returns the line that states why a container of the pod, also an init container, has failed, unless it has
+// recovered since; empty for none.
+func LastLineOf(pod *corev1.Pod, container string, now time.Time) string {
+	var exit *corev1.ContainerStateTerminated
+	for i := range pod.Status.InitContainerStatuses {
+		status := &pod.Status.InitContainerStatuses[i]
+		ended := status.State.Terminated
+		if status.Name == container && (ended == nil || ended.ExitCode != 0) {
+			exit = lastInitFailure(status)
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
+			exit = unrecovered(status, sandboxStart(pod), now)
+		}
+	}
+	if exit == nil {
+		return ""
+	}
+	return LastLine(exit.Message)
+}
+
 // UnrecoveredExit returns how the first main container of the pod ended that has not recovered since; nil for none.
 func UnrecoveredExit(pod *corev1.Pod, now time.Time) *corev1.ContainerStateTerminated {
 	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		running := status.State.Running
-		if status.Ready && running != nil && !now.Before(running.StartedAt.Add(recoveryTime)) {
-			continue
-		}
-		if terminated := lastTermination(status, sandboxStart(pod)); terminated != nil {
+		if terminated := unrecovered(&pod.Status.ContainerStatuses[i], sandboxStart(pod), now); terminated != nil {
 			return terminated
 		}
 	}
 	return nil
+}
+
+// unrecovered returns the last termination of a main container that has not recovered since; nil for none.
+func unrecovered(status *corev1.ContainerStatus, sandbox, now time.Time) *corev1.ContainerStateTerminated {
+	if running := status.State.Running; status.Ready && running != nil && !now.Before(running.StartedAt.Add(recoveryTime)) {
+		return nil
+	}
+	return lastTermination(status, sandbox)
 }
 
 // NeverTerminated reports whether the pod is ready and none of its main containers has ever terminated, so that its

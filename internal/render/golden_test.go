@@ -287,6 +287,14 @@ var scenarios = map[string]struct {
 		},
 		of: []operand.Name{"runtime-classes", "container-toolkit", "device-plugin", "operator-validator"},
 	},
+	// The toolkit configures one handler of such a name, too.
+	"class-of-a-mode": {
+		situation: situation{
+			spec:  v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{RuntimeClass: "nvidia-cdi"}},
+			nodes: []nodeinfo.Facts{runs("containerd", "")},
+		},
+		of: []operand.Name{"runtime-classes"},
+	},
 	"hook-and-class": {
 		situation: situation{
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}, Operator: &v1.OperatorSpec{RuntimeClass: "gpu"}},

@@ -47,25 +47,31 @@ func (r *renderer) placement() operand.Placement {
 	return r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool).PlacementOf(&r.step.Operand)
 }
 
-// checkContainerNames refuses resources of a container that none of the operand's pods has: they would silently have no
-// effect.
-func checkContainerNames(placement operand.Placement, objects []manifest.Object) error {
+// containerNames returns the names of the containers of all pods of these objects, sorted.
+func containerNames(objects []manifest.Object) []string {
 	var names []string
 	for _, object := range objects {
 		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
 			manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) { names = append(names, c.Name) })
 		}
 	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// UnknownContainers returns a sentence for each container for which an operand's placement has resources, and which
+// none of its pods has: they would silently have no effect. names are those of the containers of all pods; none if
+// there are no pods.
+func UnknownContainers(placement operand.Placement, names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	var unknown []string
 	for _, spec := range placement.ContainerResources {
 		if !slices.Contains(names, spec.Name) && !slices.Contains(placement.OtherContainers, spec.Name) {
-			return operand.InvalidSpec{Message: fmt.Sprintf("%s.containerResources: there is no container %s, only %s",
-				placement.Field, spec.Name, strings.Join(names, ", "))}
+			unknown = append(unknown, fmt.Sprintf("%s.containerResources: there is no container %s, only %s",
+				placement.Field, spec.Name, strings.Join(names, ", ")))
 		}
 	}
-	return nil
+	return unknown
 }

@@ -12,13 +12,11 @@ import (
 
 // Names and paths for config-manager, a sidecar from the image of NVIDIA's device plugin.
 const (
-	configManager     = "config-manager"
-	configManagerInit = "config-manager-init"
-	configsVolume     = "available-configs"
-	configsDir        = "/available-configs"
-	chosenVolume      = "config"
-	chosenDir         = "/config"
-	chosenFile        = "config.yaml"
+	configsVolume = "available-configs"
+	configsDir    = "/available-configs"
+	chosenVolume  = "config"
+	chosenDir     = "/config"
+	chosenFile    = "config.yaml"
 	// sighup is the number of SIGHUP, on which the programs reload their configuration.
 	sighup = 1
 )
@@ -65,12 +63,12 @@ func (r *renderer) readConfig(pod *corev1.PodSpec, mounts ...corev1.VolumeMount)
 // creates a link to it before the program starts. When the label changes, it updates the link and signals the program.
 func (r *renderer) addConfigManager(pod *corev1.PodSpec, config *operand.PluginConfig) {
 	r.readConfig(pod, configMounts()...)
-	once := configManagerContainer(configManagerInit, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.True},
-		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.False})
+	once := configManagerContainer(labels.ConfigManagerInitContainer, config,
+		corev1.EnvVar{Name: "ONESHOT", Value: labels.True}, corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.False})
 	pod.InitContainers = append(pod.InitContainers, once)
 
-	watch := configManagerContainer(configManager, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.False},
-		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.True},
+	watch := configManagerContainer(labels.ConfigManagerContainer, config,
+		corev1.EnvVar{Name: "ONESHOT", Value: labels.False}, corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.True},
 		corev1.EnvVar{Name: "SIGNAL", Value: strconv.Itoa(sighup)},
 		corev1.EnvVar{Name: "PROCESS_TO_SIGNAL", Value: config.Process})
 	// It signals a process of a privileged container, which AppArmor and SELinux deny to a confined one. It needs no

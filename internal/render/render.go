@@ -62,6 +62,24 @@ func helperOf(in operand.Input) (helper, error) {
 // Step renders the objects of a step, instance by instance. live are the operand's DaemonSets in the cluster, by name.
 // An error is a defect of the assets, or names the wrong field of the spec.
 func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live) ([]manifest.Object, error) {
+	objects, err := all(p, step, owner, live)
+	if err != nil {
+		return nil, err
+	}
+	if unknown := UnknownContainers(p.Input.PlacementOf(&step.Operand), containerNames(objects)); len(unknown) > 0 {
+		return nil, operand.InvalidSpec{Message: unknown[0]}
+	}
+	return objects, nil
+}
+
+// ContainerNames returns the names of all containers of a step's pods, sorted.
+func ContainerNames(p plan.Plan, step plan.Step) ([]string, error) {
+	objects, err := all(p, step, Owner{}, nil)
+	return containerNames(objects), err
+}
+
+// all renders the objects of a step, whatever containers the spec lists.
+func all(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live) ([]manifest.Object, error) {
 	helper, err := helperOf(p.Input)
 	if err != nil {
 		return nil, err
@@ -88,9 +106,6 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live
 			return nil, fmt.Errorf("rendering operand %s: %w", step.Operand.Name, err)
 		}
 		objects = appendDistinct(objects, rendered)
-	}
-	if err := checkContainerNames(p.Input.PlacementOf(&step.Operand), objects); err != nil {
-		return nil, err
 	}
 	return objects, nil
 }

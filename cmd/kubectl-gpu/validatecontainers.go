@@ -1,0 +1,53 @@
+package main
+
+import (
+	"slices"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+// coreOSRelease is a release of Red Hat CoreOS, which has its driver toolkit.
+const coreOSRelease = "419.94.202501010000-0"
+
+// systems stand for the nodes that a policy may be for: pods of a driver have one more container on OpenShift.
+var systems = []nodeinfo.Facts{
+	{
+		StandsIn: true, HasGPU: true, OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Kernel: "6.8.0-60-generic",
+		Runtime: "containerd", MIGCapable: "true", MPSCapable: "true",
+	},
+	{
+		StandsIn: true, HasGPU: true, OSID: "rhcos", OSVersion: "4.19", OSTree: coreOSRelease, Architecture: "amd64",
+		Kernel: "5.14.0-570.el9.x86_64", Runtime: "cri-o", Distribution: nodeinfo.LayoutOpenShift,
+	},
+}
+
+// unknownContainers returns a sentence for each container for which a policy has resources, and which its pods have on
+// none of the systems: the operator refuses the operand. What it refuses for another reason is not among them.
+func unknownContainers(spec v1.ClusterPolicySpec, catalogue operand.Catalogue) []string {
+	in := operand.Input{
+		Spec: effective.Of(spec), OperatorImage: image.Own(),
+		DriverToolkit: map[string]string{coreOSRelease: "example.com/driver-toolkit"},
+	}
+	names := map[operand.Name][]string{}
+	for _, system := range systems {
+		p := plan.Compute(plan.Decide(catalogue, in), nil, []nodeinfo.Facts{system})
+		for _, step := range p.Steps {
+			if of, err := render.ContainerNames(p, step); err == nil {
+				names[step.Operand.Name] = append(names[step.Operand.Name], of...)
+			}
+		}
+	}
+	var unknown []string
+	for i := range catalogue {
+		o := &catalogue[i]
+		slices.Sort(names[o.Name])
+		unknown = append(unknown, render.UnknownContainers(in.PlacementOf(o), slices.Compact(names[o.Name]))...)
+	}
+	return unknown
+}
