@@ -211,7 +211,7 @@ var previewCases = map[string]previewCase{
 	},
 	"nvidia-drivers": {
 		to: `{driver: {useNvidiaDriverCRD: true}}`, named: driverObject("front", "front", "580.2") +
-			driverObject("wrong", "rear", "580.2") + "    image: example.com/driver:1\n",
+			driverObject("wrong", "rear", "580.2") + "    image: example.com/driver:1\n    useOpenKernelModules: true\n",
 		added: driverObject("front", "front", "580.1") + driverObject("rear", "rear", "580.3"),
 	},
 	"nvidia-drivers-without-effect": {to: spec1, named: driverObject("front", "front", "580.2")},
@@ -289,6 +289,40 @@ var previewCases = map[string]previewCase{
   status: {disruptionsAllowed: 0, currentHealthy: 0, desiredHealthy: 1}
 ` + userPod("allowed") + userPod("unhealthy"),
 	},
+	"rolling-updates": {to: `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
+		daemonsets: {rollingUpdate: {maxUnavailable: "2"}}}`},
+	"service-monitors": {
+		from: `{dcgmExporter: {serviceMonitor: {enabled: true}}}`, to: `{}`,
+		in: operand.Input{Optional: map[operand.OptionalKind]bool{operand.ServiceMonitor: true}},
+		change: func(c *Cluster) {
+			c.CRDs["servicemonitors.monitoring.coreos.com"], c.Read["ServiceMonitor"] = true, true
+		},
+	},
+	"service-monitors-that-are-not-served": {
+		from: `{dcgmExporter: {serviceMonitor: {enabled: true}}}`, to: `{}`,
+		in: operand.Input{Optional: map[operand.OptionalKind]bool{operand.ServiceMonitor: true}},
+	},
+	"the-name-is-in-use": {to: spec1, change: func(c *Cluster) {
+		remove("DaemonSet", "nvidia-driver-daemonset")(c)
+		toRHEL(c)
+	}},
+	"the-name-is-of-another-system": {to: spec1, added: strings.Replace(
+		theirs("daemonset", "580.1"), "metadata: {labels: {", "metadata: {labels: {nvidia.com/gpu-operator.pool: ubuntu24.04-amd64, ", 1),
+		change: func(c *Cluster) {
+			remove("DaemonSet", "nvidia-driver-daemonset")(c)
+			toRHEL(c)
+			c.Objects = slices.DeleteFunc(c.Objects, func(object manifest.Object) bool {
+				return object.GetNamespace() == namespace && object.GetLabels()[labels.Operand] == "driver"
+			})
+		}},
+	"beside-a-second-policy": {to: spec2, added: `
+- apiVersion: nvidia.com/v1
+  kind: ClusterPolicy
+  metadata: {name: second, uid: second}
+`},
+	"a-policy-that-is-deleted": {to: spec1, change: func(c *Cluster) {
+		of[*v1.ClusterPolicy](c)[0].DeletionTimestamp = &metav1.Time{Time: now}
+	}},
 }
 
 // remove removes an object of the stack.
@@ -298,6 +332,16 @@ func remove(kind, name string) func(*Cluster) {
 			return object.GetObjectKind().GroupVersionKind().Kind == kind && object.GetName() == name &&
 				object.GetNamespace() == namespace && object.GetAnnotations()[labels.Digest] != ""
 		})
+	}
+}
+
+// toRHEL gives the node of zone rear another system, and its labels.
+func toRHEL(c *Cluster) {
+	withSystem("rear", "rhel", "9.6")(c)
+	for _, node := range of[*corev1.Node](c) {
+		if node.Labels["zone"] == "rear" {
+			node.Labels[labels.Pool], node.Labels[labels.DriverAnchor] = "rhel9-amd64", "rhel9-amd64"
+		}
 	}
 }
 
