@@ -79,6 +79,9 @@ func TestHealthCondition(t *testing.T) {
 			})
 			got := ""
 			if condition := found.HealthCondition("a"); condition != nil {
+				if condition.Type != "nvidia.com/GPUHealthy" {
+					t.Errorf("condition %s", condition.Type)
+				}
 				got = string(condition.Status) + " " + condition.Reason + ": " + condition.Message
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

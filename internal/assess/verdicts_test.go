@@ -19,6 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -168,6 +169,12 @@ func paused(in *assess.Input, state string) {
 	in.Node.Labels[operand.Name("device-plugin").DeployLabel()] = labels.DeployPausedForMIG
 }
 
+// inUpgrade gives the node the label and the record of a driver upgrade in this state.
+func inUpgrade(in *assess.Input, state string) {
+	in.Node.Labels[labels.UpgradeState] = state
+	in.Node.Annotations[labels.UpgradeRecord] = `{"uid":"u","round":1,"state":"` + state + `","message":"of the record"}`
+}
+
 // verdictCases change a node on which all is ready.
 func verdictCases() map[string]func(*assess.Input) {
 	return map[string]func(*assess.Input){
@@ -303,6 +310,10 @@ func verdictCases() map[string]func(*assess.Input) {
 			unready(in, "dcgm-exporter", time.Hour)
 			in.Previous = assess.ReadySince{Ready: true, Since: begin.Add(-2 * time.Hour)}
 		},
+		"an exporter starts on a node that has long been ready": func(in *assess.Input) {
+			unready(in, "dcgm-exporter", time.Minute)
+			in.Previous = assess.ReadySince{Ready: true, Since: begin.Add(-2 * time.Hour)}
+		},
 		"a refused exporter has been starting": func(in *assess.Input) {
 			unready(in, "dcgm-exporter", time.Hour)
 			expect(in, "dcgm-exporter", plan.Refused, "Reason")
@@ -320,11 +331,11 @@ func verdictCases() map[string]func(*assess.Input) {
 		"labels are missing, and all is ready": missingSince,
 		"labels are missing, and they are all": func(in *assess.Input) {
 			missingSince(in)
-			in.NodePlan.Facts.HasDiscoveryLabels, in.NodePlan.Facts.HasGPU = false, false
+			in.NodePlan.Facts = nodeinfo.Facts{Name: "a", WasGPU: true}
 		},
 		"labels are missing, and so is the GPU": func(in *assess.Input) {
 			missingSince(in)
-			in.NodePlan.Facts.HasDiscoveryLabels, in.NodePlan.Facts.HasGPU = false, false
+			in.NodePlan.Facts = nodeinfo.Facts{Name: "a", WasGPU: true}
 			in.Node.Annotations[labels.DiscoveryLostSince] = begin.Format(time.RFC3339)
 		},
 		"labels are missing, and the driver is outdated": func(in *assess.Input) { missingSince(in); outdate(in, "driver") },
@@ -470,6 +481,139 @@ func verdictCases() map[string]func(*assess.Input) {
 		"another plugin offers GPUs, and the driver fails": func(in *assess.Input) {
 			verdictCase("another plugin offers GPUs for long")(in)
 			fail(in, "driver")
+		},
+		"another plugin offers GPUs for long, during an upgrade": func(in *assess.Input) {
+			verdictCase("another plugin offers GPUs for long")(in)
+			inUpgrade(in, "drain-required")
+		},
+		"another plugin offers several resources": func(in *assess.Input) {
+			verdictCase("another plugin offers GPUs for long")(in)
+			for name, count := range map[corev1.ResourceName]string{
+				"cpu": "8", "nvidia.com/mig-1g.10gb": "0", "nvidia.com/mig-2g.20gb": "2", "nvidia.com/mig-3g.40gb": "3",
+			} {
+				in.Node.Status.Capacity[name], in.Node.Status.Allocatable[name] = resource.MustParse("8"), resource.MustParse(count)
+			}
+		},
+		"a DRA driver offers GPUs": func(in *assess.Input) {
+			verdictCase("no plugin")(in)
+			in.Neighbours = []neighbour.Neighbour{otherPlugin, {Kind: neighbour.DRADriver, Workload: "DaemonSet n/dra"}}
+		},
+		"a DRA driver offers GPUs, and pods were refused": func(in *assess.Input) {
+			verdictCase("a DRA driver offers GPUs")(in)
+			in.RefusedPods = "pods n/p were refused"
+		},
+		"a DRA driver offers GPUs, and the validator fails": func(in *assess.Input) {
+			verdictCase("a DRA driver offers GPUs")(in)
+			fail(in, "operator-validator")
+		},
+		"a DRA driver offered GPUs before a start": func(in *assess.Input) {
+			verdictCase("a DRA driver offers GPUs, and pods were refused")(in)
+			a := assess.Node(*in)
+			shown := a.Condition("a")
+			in.Neighbours, in.Shown, in.RefusedPods = nil, &shown, ""
+		},
+		"a DRA driver offers GPUs while the driver is outdated": func(in *assess.Input) {
+			verdictCase("a DRA driver offers GPUs")(in)
+			outdate(in, "driver")
+		},
+		"another plugin is left to offer GPUs": func(in *assess.Input) {
+			expect(in, "device-plugin", plan.OptedOut, "")
+			delete(in.Pods, "device-plugin")
+			in.Neighbours = []neighbour.Neighbour{otherPlugin}
+		},
+		"another plugin is left to offer GPUs, and the driver is outdated": func(in *assess.Input) {
+			verdictCase("another plugin is left to offer GPUs")(in)
+			outdate(in, "driver")
+		},
+		"another plugin is left to offer GPUs, and the driver fails": func(in *assess.Input) {
+			verdictCase("another plugin is left to offer GPUs")(in)
+			fail(in, "driver")
+		},
+		"GPUs on the bus are not offered": func(in *assess.Input) { in.Node.Annotations[labels.GPUsOnBus] = "9" },
+		"GPUs on the bus are not counted": func(in *assess.Input) {
+			in.Node.Annotations[labels.GPUsOnBus] = "9"
+			in.NodePlan.Spec.NodeDiscovery.Mode = v1.DiscoveryNFD
+		},
+		"a GPU is lost, and the validator is to be replaced": func(in *assess.Input) {
+			lost := validatorPod(65, false, time.Time{})
+			lost.OwnerReferences, lost.Annotations = in.Pods["operator-validator"].OwnerReferences, map[string]string{}
+			in.Pods["operator-validator"] = lost
+		},
+		"a GPU is lost, and the validator runs again": func(in *assess.Input) {
+			in.Pods["operator-validator"] = validatorPod(65, false, begin)
+		},
+		"a container of the plugin ends like the validator": func(in *assess.Input) {
+			in.Pods["device-plugin"] = validatorPod(65, false, time.Time{})
+		},
+		"a configuration is not used, and the plugin starts": func(in *assess.Input) {
+			in.NodePlan.PluginConfig = operand.ConfigProblem{Message: "no such key", Fatal: true}
+			unready(in, "device-plugin", 0)
+		},
+		"a configuration is not used, during an upgrade": func(in *assess.Input) {
+			verdictCase("a configuration is not used, and the plugin starts")(in)
+			inUpgrade(in, "drain-required")
+		},
+		"a pod without the handler is younger than the toolkit": func(in *assess.Input) {
+			verdictCase("the runtime has no handler")(in)
+			in.Pods["operator-validator"].Status.Conditions[1].LastTransitionTime = metav1.NewTime(begin)
+		},
+		"a precompiled driver crashes": func(in *assess.Input) {
+			fail(in, "driver")
+			in.NodePlan.Facts.PoolKernel = "6.8"
+		},
+		"a precompiled driver starts, after its words": func(in *assess.Input) {
+			unready(in, "driver", 0)
+			in.NodePlan.Facts.PoolKernel = "6.8"
+		},
+		"MIG failed without a manager": func(in *assess.Input) {
+			verdictCase("MIG failed beside four pods")(in)
+			in.NodePlan.Partitioner = ""
+		},
+		"MIG is changed, and its manager starts": func(in *assess.Input) {
+			paused(in, labels.MIGStatePending)
+			in.NodePlan.Partitioner = "mig-manager"
+			unready(in, "driver", 0)
+		},
+		"MIG is left by another plugin": func(in *assess.Input) {
+			verdictCase("MIG is left")(in)
+			verdictCase("another plugin is left to offer GPUs")(in)
+		},
+		"MIG is applied under another name": func(in *assess.Input) {
+			in.NodePlan.Partitioner = "mig-manager"
+			in.Node.Labels[labels.MIGConfig], in.Node.Labels[labels.MIGConfigState] = "halves", labels.MIGStateSuccess
+		},
+		"an upgrade failed, and the driver is outdated": func(in *assess.Input) {
+			outdate(in, "driver")
+			inUpgrade(in, "upgrade-failed")
+		},
+		"an upgrade failed, and the driver has long been starting": func(in *assess.Input) {
+			verdictCase("the driver has been starting for too long")(in)
+			inUpgrade(in, "upgrade-failed")
+		},
+		"an upgrade failed, and the driver starts": func(in *assess.Input) {
+			unready(in, "driver", 0)
+			inUpgrade(in, "upgrade-failed")
+		},
+		"an upgrade failed, and the kubelet is not ready": func(in *assess.Input) {
+			in.Node.Status.Conditions[0].Status = corev1.ConditionFalse
+			inUpgrade(in, "upgrade-failed")
+		},
+		"an upgrade failed by an unreadable record": func(in *assess.Input) {
+			outdate(in, "driver")
+			inUpgrade(in, "upgrade-failed")
+			in.Node.Annotations[labels.UpgradeRecord] = "what"
+		},
+		"an upgrade is done": func(in *assess.Input) {
+			outdate(in, "driver")
+			inUpgrade(in, "upgrade-done")
+		},
+		"an earlier driver was validated by a pod without a name": func(in *assess.Input) {
+			in.NodePlan.Spec.Driver.Enabled = new(false)
+			withoutGPUs(in)
+		},
+		"the driver is left to the host, and the kubelet is not ready": func(in *assess.Input) {
+			expect(in, "driver", plan.HostProvides, "")
+			in.Node.Status.Conditions[0].Status = corev1.ConditionFalse
 		},
 		"a driver without a known kernel": func(in *assess.Input) {
 			fail(in, "driver")
