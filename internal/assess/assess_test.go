@@ -116,9 +116,13 @@ func TestWhenAnEventWasLastSeen(t *testing.T) {
 		event corev1.Event
 		want  time.Time
 	}{
-		"never":                {},
-		"by the last time":     {corev1.Event{LastTimestamp: metav1.NewTime(at(1)), EventTime: metav1.NewMicroTime(at(0))}, at(1)},
-		"by the event":         {corev1.Event{EventTime: metav1.NewMicroTime(at(2)), LastTimestamp: metav1.NewTime(at(1))}, at(2)},
+		"never": {},
+		"by the last time": {
+			corev1.Event{LastTimestamp: metav1.NewTime(at(1)), EventTime: metav1.NewMicroTime(at(0))}, at(1),
+		},
+		"by the event": {
+			corev1.Event{EventTime: metav1.NewMicroTime(at(2)), LastTimestamp: metav1.NewTime(at(1))}, at(2),
+		},
 		"by the series":        {corev1.Event{EventTime: metav1.NewMicroTime(at(2)), Series: series(3)}, at(3)},
 		"by an earlier series": {corev1.Event{EventTime: metav1.NewMicroTime(at(2)), Series: series(1)}, at(2)},
 	} {
@@ -131,7 +135,8 @@ func TestWhenAnEventWasLastSeen(t *testing.T) {
 // What the conditions of a node say is read back.
 func TestReadConditions(t *testing.T) {
 	g := NewWithT(t)
-	const claims = "a: GPUs can be used; a DRA driver offers them by resource claims, which the operator has not validated: x"
+	const claims = "a: GPUs can be used; a DRA driver offers them by resource claims, " +
+		"which the operator has not validated: x"
 	for name, test := range map[string]struct {
 		gpus            int64
 		status          corev1.ConditionStatus
@@ -177,7 +182,8 @@ func TestReadConditions(t *testing.T) {
 func TestOperandsThatDiscover(t *testing.T) {
 	g := NewWithT(t)
 	in := stackNode()
-	catalogue := operand.Catalogue{{Name: "driver"}, {Name: "mig-manager", Discovers: true}, {Name: "none", Discovers: true}}
+	catalogue := operand.Catalogue{{Name: "driver"}, {Name: "mig-manager", Discovers: true},
+		{Name: "none", Discovers: true}}
 	outdate(in, "mig-manager")
 	g.Expect(assess.DiscoveryOperands(catalogue, in.Pods, begin)).To(Equal(map[operand.Name]readiness.Verdict{
 		"mig-manager": {},

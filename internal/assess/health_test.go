@@ -114,8 +114,10 @@ func TestNewHealthNotes(t *testing.T) {
 		notes  []gpuhealth.Note
 		want   *assess.HealthNotes
 	}{
-		"none":   {},
-		"known":  {before: &assess.Health{Report: gpuhealth.Report{Notes: []gpuhealth.Note{first}}}, notes: []gpuhealth.Note{first}},
+		"none": {},
+		"known": {
+			before: &assess.Health{Report: gpuhealth.Report{Notes: []gpuhealth.Note{first}}}, notes: []gpuhealth.Note{first},
+		},
 		"an old": {notes: []gpuhealth.Note{note("0000:05:00.0", "GPURowRemapPending", 63, 0)}},
 		"the last": {notes: []gpuhealth.Note{first}, want: &assess.HealthNotes{
 			Reason: first.Reason, Message: "a: " + text(first), Transition: transition(first),

@@ -70,8 +70,9 @@ func describe(a *assess.Assessment) string {
 	lines := []string{fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, condition.Message)}
 	var facts []string
 	for fact, holds := range map[string]bool{
-		"ready": a.Ready(), "usable": a.Usable, "in service": a.InService(), "excluded": a.Excluded, "names neighbours": a.NamesNeighbours(),
-		"nothing offers": a.NothingOffers, "MIG overdue": a.IsMIGOverdue(), "lasting detail": a.DetailLasts,
+		"ready": a.Ready(), "usable": a.Usable, "in service": a.InService(), "excluded": a.Excluded,
+		"names neighbours": a.NamesNeighbours(),
+		"nothing offers":   a.NothingOffers, "MIG overdue": a.IsMIGOverdue(), "lasting detail": a.DetailLasts,
 	} {
 		if holds {
 			facts = append(facts, fact)
@@ -160,7 +161,8 @@ func withoutGPUs(in *assess.Input) {
 // missingSince annotates the node with the time since when discovery labels are missing.
 func missingSince(in *assess.Input) {
 	in.NodePlan.MissingLabels = "labels are missing"
-	in.Node.Annotations[labels.DiscoveryMissingSince] = begin.Add(-time.Hour).In(time.FixedZone("x", 3600)).Format(time.RFC3339)
+	in.Node.Annotations[labels.DiscoveryMissingSince] = begin.Add(-time.Hour).In(time.FixedZone("x", 3600)).
+		Format(time.RFC3339)
 }
 
 func paused(in *assess.Input, state string) {
@@ -202,7 +204,9 @@ func verdictCases() map[string]func(*assess.Input) {
 			expect(in, "dcgm-exporter", plan.OptedOut, v1.ReasonNotSelected)
 			expect(in, "mig-manager", plan.OptedOut, "")
 		},
-		"an auxiliary operand is left to the host": func(in *assess.Input) { expect(in, "dcgm-exporter", plan.HostProvides, "") },
+		"an auxiliary operand is left to the host": func(in *assess.Input) {
+			expect(in, "dcgm-exporter", plan.HostProvides, "")
+		},
 		"an operand is turned off by a nodeSelector beside another cause": func(in *assess.Input) {
 			expect(in, "dcgm-exporter", plan.OptedOut, v1.ReasonNotSelected)
 			in.NodePlan.PluginConfig = operand.ConfigProblem{Message: "no such key"}
@@ -235,10 +239,15 @@ func verdictCases() map[string]func(*assess.Input) {
 		"an exporter is paused": func(in *assess.Input) { expect(in, "dcgm-exporter", plan.PausedByLabel, "Reason") },
 		"the driver is paused":  func(in *assess.Input) { expect(in, "driver", plan.PausedByLabel, v1.ReasonOperandPaused) },
 
-		"pods are outdated":           func(in *assess.Input) { outdate(in, "driver", "container-toolkit", "dcgm-exporter", "mig-manager") },
-		"an outdated driver starts":   func(in *assess.Input) { outdate(in, "driver"); unready(in, "driver", time.Minute) },
-		"pods of deleted DaemonSets":  func(in *assess.Input) { clear(in.Stack.DaemonSets) },
-		"pods without a controller":   func(in *assess.Input) { in.Pods["driver"].OwnerReferences = nil; outdate(in, "driver") },
+		"pods are outdated": func(in *assess.Input) {
+			outdate(in, "driver", "container-toolkit", "dcgm-exporter", "mig-manager")
+		},
+		"an outdated driver starts":  func(in *assess.Input) { outdate(in, "driver"); unready(in, "driver", time.Minute) },
+		"pods of deleted DaemonSets": func(in *assess.Input) { clear(in.Stack.DaemonSets) },
+		"pods without a controller": func(in *assess.Input) {
+			in.Pods["driver"].OwnerReferences = nil
+			outdate(in, "driver")
+		},
 		"no DaemonSet of the operand": func(in *assess.Input) { clear(in.Stack.DaemonSets); delete(in.Pods, "driver") },
 		"its DaemonSet is being deleted": func(in *assess.Input) {
 			in.Stack.DaemonSets["ds-driver"].DeletionTimestamp = &metav1.Time{Time: begin}
@@ -340,8 +349,11 @@ func verdictCases() map[string]func(*assess.Input) {
 		},
 		"labels are missing, and the driver is outdated": func(in *assess.Input) { missingSince(in); outdate(in, "driver") },
 		"labels are missing, and an operand failed":      func(in *assess.Input) { missingSince(in); fail(in, "driver") },
-		"labels are missing, and an operand starts":      func(in *assess.Input) { missingSince(in); unready(in, "driver", 0) },
-		"labels are missing, and GPUs are not offered":   func(in *assess.Input) { missingSince(in); withoutGPUs(in) },
+		"labels are missing, and an operand starts": func(in *assess.Input) {
+			missingSince(in)
+			unready(in, "driver", 0)
+		},
+		"labels are missing, and GPUs are not offered": func(in *assess.Input) { missingSince(in); withoutGPUs(in) },
 		"labels are missing since an unknown time": func(in *assess.Input) {
 			missingSince(in)
 			in.Node.Annotations[labels.DiscoveryMissingSince] = "yesterday"
@@ -362,8 +374,14 @@ func verdictCases() map[string]func(*assess.Input) {
 			expect(in, "device-plugin", plan.OptedOut, "")
 			delete(in.Pods, "device-plugin")
 		},
-		"no plugin, and the validator fails": func(in *assess.Input) { verdictCase("no plugin")(in); fail(in, "operator-validator") },
-		"no GPU is needed":                   func(in *assess.Input) { withoutGPUs(in); in.NodePlan.NeedsAllocatable = false },
+		"no plugin, and the validator fails": func(in *assess.Input) {
+			verdictCase("no plugin")(in)
+			fail(in, "operator-validator")
+		},
+		"no GPU is needed": func(in *assess.Input) {
+			withoutGPUs(in)
+			in.NodePlan.NeedsAllocatable = false
+		},
 		"GPUs are lost before they are offered": func(in *assess.Input) {
 			unready(in, "device-plugin", 0)
 		},
@@ -398,7 +416,9 @@ func verdictCases() map[string]func(*assess.Input) {
 			in.Node.Annotations[labels.UpgradeRequested] = labels.True
 		},
 		"the driver moves, and fails": func(in *assess.Input) { verdictCase("the driver moves")(in); fail(in, "driver") },
-		"the driver does not move":    func(in *assess.Input) { in.NodePlan.Facts.Pool, in.NodePlan.Pool.Name = "old", "old" },
+		"the driver does not move": func(in *assess.Input) {
+			in.NodePlan.Facts.Pool, in.NodePlan.Pool.Name = "old", "old"
+		},
 		"an upgrade is requested in other words": func(in *assess.Input) {
 			in.NodePlan.LabelNotes = []string{"label a has no effect"}
 			in.Node.Annotations[labels.UpgradeRequested] = "yes"
@@ -443,9 +463,18 @@ func verdictCases() map[string]func(*assess.Input) {
 			expect(in, "driver", plan.Refused, "Reason")
 			delete(in.Pods, "driver")
 		},
-		"MIG is changed":                   func(in *assess.Input) { paused(in, labels.MIGStatePending); in.NodePlan.Partitioner = "mig-manager" },
-		"MIG is changed without its label": func(in *assess.Input) { verdictCase("MIG is changed")(in); delete(in.Node.Labels, labels.MIGConfig) },
-		"MIG is changed beside a pod":      func(in *assess.Input) { verdictCase("MIG is changed")(in); in.Tenants = []string{"n/a"} },
+		"MIG is changed": func(in *assess.Input) {
+			paused(in, labels.MIGStatePending)
+			in.NodePlan.Partitioner = "mig-manager"
+		},
+		"MIG is changed without its label": func(in *assess.Input) {
+			verdictCase("MIG is changed")(in)
+			delete(in.Node.Labels, labels.MIGConfig)
+		},
+		"MIG is changed beside a pod": func(in *assess.Input) {
+			verdictCase("MIG is changed")(in)
+			in.Tenants = []string{"n/a"}
+		},
 		"MIG is changed beside three pods": func(in *assess.Input) {
 			verdictCase("MIG is changed")(in)
 			in.Tenants = []string{"n/a", "n/b", "n/c"}
@@ -459,13 +488,20 @@ func verdictCases() map[string]func(*assess.Input) {
 			verdictCase("MIG failed beside four pods")(in)
 			delete(in.Pods, "mig-manager")
 		},
-		"MIG waits for its turn": func(in *assess.Input) { in.NodePlan.Partitioner, in.NodePlan.MIGWanted = "mig-manager", "x" },
-		"MIG is refused":         func(in *assess.Input) { in.NodePlan.Partitioner, in.NodePlan.MIGRefused = "mig-manager", "unknown" },
+		"MIG waits for its turn": func(in *assess.Input) {
+			in.NodePlan.Partitioner, in.NodePlan.MIGWanted = "mig-manager", "x"
+		},
+		"MIG is refused": func(in *assess.Input) {
+			in.NodePlan.Partitioner, in.NodePlan.MIGRefused = "mig-manager", "unknown"
+		},
 		"MIG is left": func(in *assess.Input) {
 			in.NodePlan.Partitioner = "mig-manager"
-			in.Node.Labels[labels.MIGConfig], in.Node.Labels[labels.MIGConfigState] = labels.MIGAllDisabled, labels.MIGStateSuccess
+			in.Node.Labels[labels.MIGConfig] = labels.MIGAllDisabled
+			in.Node.Labels[labels.MIGConfigState] = labels.MIGStateSuccess
 			one := in.Node.Status.Capacity["nvidia.com/gpu"]
-			for _, name := range []corev1.ResourceName{"nvidia.com/mig-2g.20gb", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"} {
+			for _, name := range []corev1.ResourceName{
+				"nvidia.com/mig-2g.20gb", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb",
+			} {
 				in.Node.Status.Capacity[name], in.Node.Status.Allocatable[name] = one, one
 			}
 		},

@@ -57,7 +57,18 @@ func plannedNodes() map[string]planned {
 	crd := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}}
 	refused := object("refused", "a", "590.44.01")
 	refused.Refused = operand.Refuse(v1.ReasonNotSupportedYet, "it is not supported")
-	mig := v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: new("all-1g.10gb")}}}
+	layout := func(name string) v1.ClusterPolicySpec {
+		return v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: &name}}}
+	}
+	mig, disabled := layout("all-1g.10gb"), layout(labels.MIGAllDisabled)
+	featured := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{
+		NodeSelector: v1.Labels{"feature.node.kubernetes.io/x": "y"},
+	}}
+	configured := func(in *operand.Input) {
+		in.Contents = map[operand.Reference]operand.Content{
+			{Kind: operand.ConfigMap, Name: "c"}: {Keys: []string{"a", "b"}},
+		}
+	}
 	capable := func(f *nodeinfo.Facts) { f.MIGCapable, f.Product = "true", "NVIDIA-H100-80GB-HBM3" }
 	pools := v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
 		{Name: "one", NodeSelector: v1.NodePoolSelector{"team": "a"}, Driver: &v1.NodePoolDriverSpec{
@@ -67,9 +78,11 @@ func plannedNodes() map[string]planned {
 	}}
 	selected := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: selecting(v1.Labels{"tier": "gpu"})}}
 	return map[string]planned{
-		"new":                    {},
-		"installed":              {change: settled},
-		"no labels any more":     {change: both(settled, func(f *nodeinfo.Facts) { f.HasGPU, f.HasDiscoveryLabels = false, false })},
+		"new":       {},
+		"installed": {change: settled},
+		"no labels any more": {
+			change: both(settled, func(f *nodeinfo.Facts) { f.HasGPU, f.HasDiscoveryLabels = false, false }),
+		},
 		"no system any more":     {change: both(settled, func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "", "" })},
 		"another system":         {change: both(settled, func(f *nodeinfo.Facts) { f.OSVersion = "22.04" })},
 		"another runtime":        {change: both(settled, func(f *nodeinfo.Facts) { f.Runtime, f.Layout = "cri-o", "" })},
@@ -78,20 +91,24 @@ func plannedNodes() map[string]planned {
 		"for virtual machines":   {change: func(f *nodeinfo.Facts) { f.Workload = nodeinfo.Workload("vm-passthrough") }},
 		"of an unknown workload": {change: func(f *nodeinfo.Facts) { f.Workload = "machines" }},
 
-		"driver by the host":   {change: deployed("driver", labels.DeployPreInstalled)},
-		"driver turned off":    {change: deployed("driver", labels.False)},
-		"driver paused":        {change: deployed("driver", "paused-for-driver-upgrade")},
-		"toolkit turned off":   {change: deployed("container-toolkit", labels.False)},
-		"toolkit paused":       {change: deployed("container-toolkit", "paused-for-driver-upgrade")},
-		"mig-manager paused":   {spec: mig, change: both(capable, deployed("mig-manager", "paused-for-driver-upgrade"))},
-		"mig-manager off":      {spec: mig, change: both(capable, deployed("mig-manager", labels.False), withLabel(labels.MIGConfig, "all-2g.20gb"))},
+		"driver by the host": {change: deployed("driver", labels.DeployPreInstalled)},
+		"driver turned off":  {change: deployed("driver", labels.False)},
+		"driver paused":      {change: deployed("driver", "paused-for-driver-upgrade")},
+		"toolkit turned off": {change: deployed("container-toolkit", labels.False)},
+		"toolkit paused":     {change: deployed("container-toolkit", "paused-for-driver-upgrade")},
+		"mig-manager paused": {spec: mig, change: both(capable, deployed("mig-manager", "paused-for-driver-upgrade"))},
+		"mig-manager off": {
+			spec:   mig,
+			change: both(capable, deployed("mig-manager", labels.False), withLabel(labels.MIGConfig, "all-2g.20gb")),
+		},
 		"health agent off":     {change: deployed("health-agent", labels.False)},
 		"health agent paused":  {change: deployed("health-agent", "paused-by-me")},
 		"dcgm turned off":      {change: deployed("dcgm", labels.False)},
 		"an operand like true": {change: deployed("device-plugin", "yes")},
 		"unknown deploy labels": {change: func(f *nodeinfo.Facts) {
 			f.Deploy = map[string]string{
-				"driverr": "false", "vfio-manager": "false", "cc-manager": "true", "client": "false", "nvsm": "false", "operands": "no",
+				"driverr": "false", "vfio-manager": "false", "cc-manager": "true", "client": "false", "nvsm": "false",
+				"operands":     "no",
 				"kata-manager": "paused-for-x", "sandbox-validator": "",
 			}
 		}},
@@ -102,8 +119,10 @@ func plannedNodes() map[string]planned {
 		"an upgrade is skipped": {change: withLabel(labels.UpgradeSkip, labels.True)},
 		"an upgrade is not":     {change: withLabel(labels.UpgradeSkip, "yes")},
 
-		"driver off":        {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, change: settled},
-		"plugin off":        {spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}}, change: settled},
+		"driver off": {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, change: settled},
+		"plugin off": {
+			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}}, change: settled,
+		},
 		"driver selected":   {spec: selected, change: withLabel("tier", "gpu")},
 		"driver unselected": {spec: selected},
 		"driver retained":   {spec: selected, change: settled, current: map[string]string{"tier": ""}},
@@ -111,15 +130,15 @@ func plannedNodes() map[string]planned {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"tier": "gpu"}}},
 		},
 		"a feature is missing": {
-			spec:   v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"feature.node.kubernetes.io/x": "y"}}},
+			spec:   featured,
 			change: settled,
 		},
 		"a feature is missing for long": {
-			spec:   v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"feature.node.kubernetes.io/x": "y"}}},
+			spec:   featured,
 			change: both(settled, func(f *nodeinfo.Facts) { f.SelectorLabelGraceOver = true }),
 		},
 		"a feature is missing of an excluded node": {
-			spec:   v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"feature.node.kubernetes.io/x": "y"}}},
+			spec:   featured,
 			change: both(settled, func(f *nodeinfo.Facts) { f.ExcludedByLabel = true }),
 		},
 
@@ -132,7 +151,9 @@ func plannedNodes() map[string]planned {
 		}},
 
 		"NVIDIADrivers were not read": {spec: crd, change: settled},
-		"no NVIDIADriver":             {spec: crd, in: drivers(object("b", "b", "590.44.01")), change: both(settled, withLabel("team", "a"))},
+		"no NVIDIADriver": {
+			spec: crd, in: drivers(object("b", "b", "590.44.01")), change: both(settled, withLabel("team", "a")),
+		},
 		"an NVIDIADriver": {
 			spec: crd, in: drivers(object("b", "b", "590.44.01"), object("a", "a", "590.44.02")), change: withLabel("team", "a"),
 		},
@@ -148,26 +169,34 @@ func plannedNodes() map[string]planned {
 			spec: crd, in: drivers(object("a", "a", "590.44.02"), object("c", "a", "590.44.03")),
 			change: func(f *nodeinfo.Facts) { f.Labels = map[string]string{"team": "a", labels.DriverOwner: "c"} },
 		},
-		"a refused NVIDIADriver": {spec: crd, in: drivers(object("b", "b", "590.44.01"), refused), change: withLabel("team", "a")},
+		"a refused NVIDIADriver": {
+			spec: crd, in: drivers(object("b", "b", "590.44.01"), refused), change: withLabel("team", "a"),
+		},
 
 		"a MIG layout": {spec: mig, change: both(settled, capable)},
 		"a MIG layout that it has": {spec: mig, change: both(settled, capable, withLabel(labels.MIGConfig, "all-1g.10gb"),
 			func(f *nodeinfo.Facts) { f.MIGWritten = "all-1g.10gb" })},
 		"a MIG layout after another": {spec: mig, change: both(settled, capable, withLabel(labels.MIGConfig, "all-2g.20gb"),
 			func(f *nodeinfo.Facts) { f.MIGWritten = "all-2g.20gb" })},
-		"a MIG layout of a user":           {spec: mig, change: both(settled, capable, withLabel(labels.MIGConfig, "all-2g.20gb"))},
-		"a MIG layout of an excluded node": {spec: mig, change: both(capable, func(f *nodeinfo.Facts) { f.ExcludedByLabel = true })},
-		"a MIG layout of another model":    {spec: mig, change: both(settled, capable, func(f *nodeinfo.Facts) { f.Product = "NVIDIA-A30" })},
+		"a MIG layout of a user": {
+			spec: mig, change: both(settled, capable, withLabel(labels.MIGConfig, "all-2g.20gb")),
+		},
+		"a MIG layout of an excluded node": {
+			spec: mig, change: both(capable, func(f *nodeinfo.Facts) { f.ExcludedByLabel = true }),
+		},
+		"a MIG layout of another model": {
+			spec: mig, change: both(settled, capable, func(f *nodeinfo.Facts) { f.Product = "NVIDIA-A30" }),
+		},
 		"MIG disabled": {
-			spec:   v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: new(labels.MIGAllDisabled)}}},
+			spec:   disabled,
 			change: both(settled, capable),
 		},
 		"MIG disabled where there are devices": {
-			spec:   v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: new(labels.MIGAllDisabled)}}},
+			spec:   disabled,
 			change: both(settled, capable), current: map[string]string{"nvidia.com/mig-1g.10gb.count": "7"},
 		},
 		"MIG disabled where the product is a device": {
-			spec:    v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: new(labels.MIGAllDisabled)}}},
+			spec:    disabled,
 			change:  both(settled, capable),
 			current: map[string]string{labels.GPUProduct: "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"},
 		},
@@ -195,26 +224,20 @@ func plannedNodes() map[string]planned {
 			deploy + "vgpu-manager": "false", labels.GPUPresent: "false", labels.NodePool: "gone", labels.DriverOwner: "gone",
 		}},
 		"a plugin configuration": {
-			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "c"}}},
-			in: func(in *operand.Input) {
-				in.Contents = map[operand.Reference]operand.Content{{Kind: operand.ConfigMap, Name: "c"}: {Keys: []string{"a", "b"}}}
-			},
+			spec:   v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "c"}}},
+			in:     configured,
 			change: withLabel(labels.DevicePluginConfig, "b"),
 		},
 		"a plugin configuration that does not exist": {
-			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "c"}}},
-			in: func(in *operand.Input) {
-				in.Contents = map[operand.Reference]operand.Content{{Kind: operand.ConfigMap, Name: "c"}: {Keys: []string{"a", "b"}}}
-			},
+			spec:   v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "c"}}},
+			in:     configured,
 			change: withLabel(labels.DevicePluginConfig, "x"),
 		},
 		"a plugin configuration, and no plugin": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{
 				Enabled: new(false), Config: &v1.DevicePluginConfigSpec{Name: "c"},
 			}},
-			in: func(in *operand.Input) {
-				in.Contents = map[operand.Reference]operand.Content{{Kind: operand.ConfigMap, Name: "c"}: {Keys: []string{"a", "b"}}}
-			},
+			in: configured,
 		},
 	}
 }
@@ -329,7 +352,8 @@ func describeNode(d *plan.Decisions, all operand.Catalogue, facts nodeinfo.Facts
 	}
 	for _, step := range p.Steps {
 		if step.Message != "" && step.Action != plan.Apply || step.KeepUnrendered {
-			line("%s %s %s %s: %s %t", step.Operand.Name, step.Action, step.State, step.Reason, step.Message, step.KeepUnrendered)
+			line("%s %s %s %s: %s %t", step.Operand.Name, step.Action, step.State, step.Reason, step.Message,
+				step.KeepUnrendered)
 		}
 		for _, instance := range step.Instances {
 			if instance.NodePool != "" || instance.Pool != "" {

@@ -40,7 +40,8 @@ var previewCases = map[string]previewCase{
 		added: `
 - apiVersion: v1
   kind: Pod
-  metadata: {namespace: team-a, name: pending, uid: p1, labels: {app: web}, ownerReferences: &job [{kind: Job, name: j, uid: j, controller: true}]}
+  metadata: {namespace: team-a, name: pending, uid: p1, labels: {app: web},
+    ownerReferences: &job [{kind: Job, name: j, uid: j, controller: true}]}
   spec: &gpu {nodeName: gpu-1, containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}
   status: {phase: Pending}
 - apiVersion: v1
@@ -219,12 +220,15 @@ var previewCases = map[string]previewCase{
 	"no-nvidia-driver": {
 		to: `{driver: {useNvidiaDriverCRD: true}}`, change: func(c *Cluster) { c.Read["NVIDIADriver"] = true },
 	},
-	"invalid": {to: `{driver: {image: "example.com/driver:1", version: "2"}, dcgm: {image: "example.com/dcgm:1", version: "2"}}`},
+	"invalid": {
+		to: `{driver: {image: "example.com/driver:1", version: "2"}, dcgm: {image: "example.com/dcgm:1", version: "2"}}`,
+	},
 	"refused-node-pools": {to: `{driver: {version: "580.1"}, nodePools: [
 		{name: one, nodeSelector: {zone: rear}, driver: {usePrecompiled: true, version: "580.3"}},
 		{name: two, nodeSelector: {zone: front}, driver: {version: "580.4"}}]}`},
 	"slots": {
-		to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 1}}}`, replaced: []string{cordon, "spec: {}"},
+		to:       `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 1}}}`,
+		replaced: []string{cordon, "spec: {}"},
 		added: `
 - apiVersion: v1
   kind: ConfigMap
@@ -241,7 +245,8 @@ var previewCases = map[string]previewCase{
 		added: driverObject("two", "rear", "580.1"),
 	},
 	"not-rendered": {to: `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
-		dcgmExporter: {hostNetwork: true}, daemonsets: {podSecurityContext: {sysctls: [{name: net.core.somaxconn, value: "1"}]}}}`},
+		dcgmExporter: {hostNetwork: true},
+		daemonsets: {podSecurityContext: {sysctls: [{name: net.core.somaxconn, value: "1"}]}}}`},
 	"metrics-of-a-private-authority": {
 		to: spec1, replaced: []string{"args: [--leader-elect]",
 			"args: [--metrics-secure=true, --metrics-cert-dir=/certs, --metrics-ca-secret=authority]"},
@@ -264,8 +269,9 @@ var previewCases = map[string]previewCase{
 		},
 	},
 	"gpus-are-not-ready": {
-		to:       `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 2}}}`,
-		replaced: []string{"nvidia.com/GPUReady, status: \"True\"", "nvidia.com/GPUReady, status: \"False\"", cordon, "spec: {}"},
+		to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 2}}}`,
+		replaced: []string{"nvidia.com/GPUReady, status: \"True\"", "nvidia.com/GPUReady, status: \"False\"",
+			cordon, "spec: {}"},
 	},
 	"unhealthy-pods": {
 		to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 3}}}`,
@@ -307,7 +313,8 @@ var previewCases = map[string]previewCase{
 		toRHEL(c)
 	}},
 	"the-name-is-of-another-system": {to: spec1, added: strings.Replace(
-		theirs("daemonset", "580.1"), "metadata: {labels: {", "metadata: {labels: {nvidia.com/gpu-operator.pool: ubuntu24.04-amd64, ", 1),
+		theirs("daemonset", "580.1"), "metadata: {labels: {",
+		"metadata: {labels: {nvidia.com/gpu-operator.pool: ubuntu24.04-amd64, ", 1),
 		change: func(c *Cluster) {
 			remove("DaemonSet", "nvidia-driver-daemonset")(c)
 			toRHEL(c)

@@ -38,20 +38,32 @@ func TestEditsOfTheActivePolicy(t *testing.T) {
 		want       string
 		references bool
 	}{
-		"no policy":                        {want: none, references: true},
-		"no policy that stays":             {live: []manifest.Object{policy("a", 1, deleted)}, want: none, references: true},
-		"the one of the cluster":           {live: []manifest.Object{policy("a", 1)}},
-		"the first":                        {edit: policy("a", 0)},
-		"a second":                         {live: []manifest.Object{policy("b", 1)}, edit: policy("a", 0), want: other},
-		"a second of a greater name":       {live: []manifest.Object{policy("b", 1)}, edit: policy("c", 9), want: other},
-		"the older":                        {live: []manifest.Object{policy("a", 2), policy("b", 1)}, edit: policy("a", 0)},
-		"the younger":                      {live: []manifest.Object{policy("a", 1), policy("b", 2)}, edit: policy("a", 0), want: other},
-		"beside one that is deleted":       {live: []manifest.Object{policy("b", 1, deleted)}, edit: policy("a", 0)},
-		"one that is deleted":              {live: []manifest.Object{policy("a", 2, deleted), policy("b", 1)}, edit: policy("a", 0), want: other},
-		"with the finalizer":               {live: []manifest.Object{policy("a", 1, finalized), policy("b", 2)}, edit: policy("a", 0)},
-		"beside one with the finalizer":    {live: []manifest.Object{policy("a", 2), policy("b", 1, finalized)}, edit: policy("a", 0), want: other},
-		"of a policy that was undecodable": {live: []manifest.Object{policy("a", 2, undecodable), policy("b", 1)}, edit: policy("a", 0)},
-		"that is undecodable":              {live: []manifest.Object{policy("b", 1)}, edit: policy("a", 0, undecodable), want: other},
+		"no policy":                  {want: none, references: true},
+		"no policy that stays":       {live: []manifest.Object{policy("a", 1, deleted)}, want: none, references: true},
+		"the one of the cluster":     {live: []manifest.Object{policy("a", 1)}},
+		"the first":                  {edit: policy("a", 0)},
+		"a second":                   {live: []manifest.Object{policy("b", 1)}, edit: policy("a", 0), want: other},
+		"a second of a greater name": {live: []manifest.Object{policy("b", 1)}, edit: policy("c", 9), want: other},
+		"the older":                  {live: []manifest.Object{policy("a", 2), policy("b", 1)}, edit: policy("a", 0)},
+		"the younger": {
+			live: []manifest.Object{policy("a", 1), policy("b", 2)}, edit: policy("a", 0), want: other,
+		},
+		"beside one that is deleted": {live: []manifest.Object{policy("b", 1, deleted)}, edit: policy("a", 0)},
+		"one that is deleted": {
+			live: []manifest.Object{policy("a", 2, deleted), policy("b", 1)}, edit: policy("a", 0), want: other,
+		},
+		"with the finalizer": {
+			live: []manifest.Object{policy("a", 1, finalized), policy("b", 2)}, edit: policy("a", 0),
+		},
+		"beside one with the finalizer": {
+			live: []manifest.Object{policy("a", 2), policy("b", 1, finalized)}, edit: policy("a", 0), want: other,
+		},
+		"of a policy that was undecodable": {
+			live: []manifest.Object{policy("a", 2, undecodable), policy("b", 1)}, edit: policy("a", 0),
+		},
+		"that is undecodable": {
+			live: []manifest.Object{policy("b", 1)}, edit: policy("a", 0, undecodable), want: other,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

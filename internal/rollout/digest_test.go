@@ -26,7 +26,8 @@ func driverPod() *corev1.PodSpec {
 			{Name: "wait", Image: helper, Env: []corev1.EnvVar{{Name: "VALIDATOR_IMAGE", Value: helper}}},
 		},
 		Containers: []corev1.Container{{
-			Name: "driver", Image: "example.com/driver:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
+			Name: "driver", Image: "example.com/driver:1",
+			Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
 			StartupProbe: &corev1.Probe{
 				ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
 					Command: []string{"/gpu-operator/gpu-node", "probe", "--within=9s"},
@@ -37,7 +38,8 @@ func driverPod() *corev1.PodSpec {
 			VolumeMounts: []corev1.VolumeMount{{Name: "file"}, {Name: labels.HelperVolume, MountPath: labels.HelperDir}},
 		}},
 		Volumes: []corev1.Volume{
-			hostPath("file", corev1.HostPathFileOrCreate), {Name: labels.HelperVolume}, hostPath("dir", corev1.HostPathDirectory),
+			hostPath("file", corev1.HostPathFileOrCreate), {Name: labels.HelperVolume},
+			hostPath("dir", corev1.HostPathDirectory),
 		},
 	}
 }
@@ -110,9 +112,11 @@ func TestDigests(t *testing.T) {
 		"the termination messages": {driver(func(c *corev1.Container) {
 			c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 		}), same},
-		"another helper":          {setHelper, same},
-		"another helper by name":  {func(t *rollout.Template) { t.HelperNamed = true; setHelper(t) }, all},
-		"a variable like another": {func(t *rollout.Template) { t.Pod.InitContainers[1].Env[0].Value = "example.com/x:1" }, all},
+		"another helper":         {setHelper, same},
+		"another helper by name": {func(t *rollout.Template) { t.HelperNamed = true; setHelper(t) }, all},
+		"a variable like another": {
+			func(t *rollout.Template) { t.Pod.InitContainers[1].Env[0].Value = "example.com/x:1" }, all,
+		},
 		"a file must exist": {pod(func(p *corev1.PodSpec) {
 			p.Volumes[0].HostPath.Type = new(corev1.HostPathFile)
 		}), same},
@@ -121,19 +125,26 @@ func TestDigests(t *testing.T) {
 		}), all},
 		"a path of any type": {pod(func(p *corev1.PodSpec) { p.Volumes[0].HostPath.Type = nil }), all},
 
-		"tolerations":          {pod(func(p *corev1.PodSpec) { p.Tolerations = []corev1.Toleration{{Key: "a"}} }), scheduling},
-		"pull secrets":         {pod(func(p *corev1.PodSpec) { p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}} }), scheduling},
-		"a priority class":     {pod(func(p *corev1.PodSpec) { p.PriorityClassName = "a" }), scheduling},
-		"a priority":           {pod(func(p *corev1.PodSpec) { p.Priority = new(int32(1)) }), scheduling},
-		"preemption":           {pod(func(p *corev1.PodSpec) { p.PreemptionPolicy = new(corev1.PreemptNever) }), scheduling},
-		"a registry":           {driver(func(c *corev1.Container) { c.Image = "mirror.local/driver:1" }), scheduling},
-		"a pull policy":        {driver(func(c *corev1.Container) { c.ImagePullPolicy = corev1.PullAlways }), scheduling},
-		"resources":            {driver(func(c *corev1.Container) { c.Resources.Limits = resources }), scheduling},
-		"a liveness probe":     {driver(func(c *corev1.Container) { c.LivenessProbe = &corev1.Probe{} }), scheduling},
-		"a readiness probe":    {driver(func(c *corev1.Container) { c.ReadinessProbe = &corev1.Probe{} }), scheduling},
-		"times of the probe":   {driver(func(c *corev1.Container) { c.StartupProbe.PeriodSeconds = 7 }), scheduling},
-		"the digest of NVIDIA": {driver(func(c *corev1.Container) { c.Env = append(c.Env, corev1.EnvVar{Name: "DRIVER_CONFIG_DIGEST"}) }), scheduling},
-		"a mirror":             {func(t *rollout.Template) { t.Registry = "mirror.local" }, scheduling},
+		"tolerations": {
+			pod(func(p *corev1.PodSpec) { p.Tolerations = []corev1.Toleration{{Key: "a"}} }), scheduling,
+		},
+		"pull secrets": {
+			pod(func(p *corev1.PodSpec) { p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}} }), scheduling,
+		},
+		"a priority class":   {pod(func(p *corev1.PodSpec) { p.PriorityClassName = "a" }), scheduling},
+		"a priority":         {pod(func(p *corev1.PodSpec) { p.Priority = new(int32(1)) }), scheduling},
+		"preemption":         {pod(func(p *corev1.PodSpec) { p.PreemptionPolicy = new(corev1.PreemptNever) }), scheduling},
+		"a registry":         {driver(func(c *corev1.Container) { c.Image = "mirror.local/driver:1" }), scheduling},
+		"a pull policy":      {driver(func(c *corev1.Container) { c.ImagePullPolicy = corev1.PullAlways }), scheduling},
+		"resources":          {driver(func(c *corev1.Container) { c.Resources.Limits = resources }), scheduling},
+		"a liveness probe":   {driver(func(c *corev1.Container) { c.LivenessProbe = &corev1.Probe{} }), scheduling},
+		"a readiness probe":  {driver(func(c *corev1.Container) { c.ReadinessProbe = &corev1.Probe{} }), scheduling},
+		"times of the probe": {driver(func(c *corev1.Container) { c.StartupProbe.PeriodSeconds = 7 }), scheduling},
+		"the digest of NVIDIA": {
+			driver(func(c *corev1.Container) { c.Env = append(c.Env, corev1.EnvVar{Name: "DRIVER_CONFIG_DIGEST"}) }),
+			scheduling,
+		},
+		"a mirror": {func(t *rollout.Template) { t.Registry = "mirror.local" }, scheduling},
 
 		"a version":       {driver(func(c *corev1.Container) { c.Image = "example.com/driver:2" }), all},
 		"a variable":      {driver(func(c *corev1.Container) { c.Env[0].Value = "2" }), all},
@@ -227,13 +238,15 @@ func TestDigestsOfPodsAsTheyWere(t *testing.T) {
 		// significant: the fields that count now are the same.
 		significant bool
 	}{
-		"a script":                    {driverPod(), scriptPod(), false},
-		"a script, with a sidecar":    {withSidecar(driverPod()), sidecar, false},
-		"a script with times":         {ownTimes(driverPod()), ownTimes(scriptPod()), false},
-		"a token in a Secret":         {token(false, true), token(true, true), true},
-		"a token in a ConfigMap":      {token(false, false), token(true, false), true},
-		"no token in a volume":        {token(true, true), token(true, true), true},
-		"another command of gpu-node": {withCommand("/gpu-operator/gpu-node", "hold"), withCommand("/gpu-operator/gpu-node", "hold"), true},
+		"a script":                 {driverPod(), scriptPod(), false},
+		"a script, with a sidecar": {withSidecar(driverPod()), sidecar, false},
+		"a script with times":      {ownTimes(driverPod()), ownTimes(scriptPod()), false},
+		"a token in a Secret":      {token(false, true), token(true, true), true},
+		"a token in a ConfigMap":   {token(false, false), token(true, false), true},
+		"no token in a volume":     {token(true, true), token(true, true), true},
+		"another command of gpu-node": {
+			withCommand("/gpu-operator/gpu-node", "hold"), withCommand("/gpu-operator/gpu-node", "hold"), true,
+		},
 	} {
 		now := digestsOf(t, rollout.Template{Pod: test.now, Helper: helper})
 		earlier := digestsOf(t, rollout.Template{Pod: test.earlier, Helper: helper})
@@ -242,7 +255,9 @@ func TestDigestsOfPodsAsTheyWere(t *testing.T) {
 		}
 	}
 	// Probes of others are no command of gpu-node, and stay.
-	for _, command := range [][]string{{"/gpu-operator/gpu-node", "hold"}, {"/bin/gpu-node", "probe"}, {"/gpu-operator/gpu-node"}} {
+	for _, command := range [][]string{
+		{"/gpu-operator/gpu-node", "hold"}, {"/bin/gpu-node", "probe"}, {"/gpu-operator/gpu-node"},
+	} {
 		with, without := withCommand(command...), withCommand(command...)
 		without.Containers[0].StartupProbe.PeriodSeconds, without.Volumes = 10, without.Volumes[:1]
 		if digestsOf(t, rollout.Template{Pod: with}).whole == digestsOf(t, rollout.Template{Pod: without}).whole {

@@ -54,7 +54,8 @@ func TestLiveDaemonSet(t *testing.T) {
 		"of others": {func(*appsv1.DaemonSet) {}, rollout.Live{}},
 		"of this release": {func(ds *appsv1.DaemonSet) {
 			ds.Annotations = map[string]string{
-				labels.TemplateDigest: "t", labels.SignificantDigest: "s", labels.HelperImage: "h", labels.RolloutSuspended: labels.True,
+				labels.TemplateDigest: "t", labels.SignificantDigest: "s", labels.HelperImage: "h",
+				labels.RolloutSuspended: labels.True,
 			}
 		}, rollout.Live{TemplateDigest: "t", SignificantDigest: "s", HelperImage: "h", RolloutSuspended: true}},
 		"of a release with one digest": {func(ds *appsv1.DaemonSet) {
@@ -67,14 +68,24 @@ func TestLiveDaemonSet(t *testing.T) {
 		"a pool in its selector": {select1(labels.Pool, "p"), rollout.Live{App: "app", VariantInSelector: true}},
 		"a layout in it":         {select1(labels.Layout, "l"), rollout.Live{App: "app", VariantInSelector: true}},
 		"a node pool in it":      {select1(labels.NodePool, "n"), rollout.Live{App: "app", VariantInSelector: true}},
-		"without node pools":     {func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, labels.NodePoolPrefix+"x") }, rollout.Live{ExcludesNodePools: true}},
-		"by the anchor":          {func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, labels.DriverAnchor) }, rollout.Live{SelectsByAnchor: true}},
-		"by another label":       {func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, "x") }, rollout.Live{}},
-		"with another affinity":  {func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Affinity = &corev1.Affinity{} }, rollout.Live{}},
+		"without node pools": {
+			func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, labels.NodePoolPrefix+"x") },
+			rollout.Live{ExcludesNodePools: true},
+		},
+		"by the anchor": {
+			func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, labels.DriverAnchor) },
+			rollout.Live{SelectsByAnchor: true},
+		},
+		"by another label": {func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, "x") }, rollout.Live{}},
+		"with another affinity": {
+			func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Affinity = &corev1.Affinity{} }, rollout.Live{},
+		},
 		"with a preference": {func(ds *appsv1.DaemonSet) {
 			ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
 		}, rollout.Live{}},
-		"with the script":             {func(ds *appsv1.DaemonSet) { mountScript(&ds.Spec.Template.Spec) }, rollout.Live{NeedsProbeScript: true}},
+		"with the script": {
+			func(ds *appsv1.DaemonSet) { mountScript(&ds.Spec.Template.Spec) }, rollout.Live{NeedsProbeScript: true},
+		},
 		"all pods are replaced":       {mounted(2, replaced), rollout.Live{}},
 		"its status is of an earlier": {mounted(2, behind), rollout.Live{NeedsProbeScript: true}},
 		"not all pods are replaced":   {mounted(2, partly), rollout.Live{NeedsProbeScript: true}},
