@@ -1,6 +1,7 @@
 package assess_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -77,6 +79,9 @@ func TestHealthCondition(t *testing.T) {
 			})
 			got := ""
 			if condition := found.HealthCondition("a"); condition != nil {
+				if condition.Type != "nvidia.com/GPUHealthy" {
+					t.Errorf("condition %s", condition.Type)
+				}
 				got = string(condition.Status) + " " + condition.Reason + ": " + condition.Message
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -86,5 +91,58 @@ func TestHealthCondition(t *testing.T) {
 				t.Errorf("ready: %v, %s", found.Ready(), found.Message)
 			}
 		})
+	}
+}
+
+// Notes that the assessment before did not have are one Event.
+func TestNewHealthNotes(t *testing.T) {
+	now := time.Date(2026, 11, 25, 13, 0, 0, 0, time.UTC)
+	note := func(pci, reason string, xid int, minute int) gpuhealth.Note {
+		return gpuhealth.Note{PCI: pci, Reason: reason, Xid: xid, Since: time.Date(2026, 11, 25, 12, minute, 0, 0, time.UTC)}
+	}
+	first := note("0000:05:00.0", "GPURowRemapPending", 63, 10)
+	others := []gpuhealth.Note{
+		note("0000:06:00.0", "GPURowRemapPending", 63, 10), note("0000:05:00.0", "GPUThrottled", 63, 10),
+		note("0000:05:00.0", "GPURowRemapPending", 64, 10), note("0000:05:00.0", "GPURowRemapPending", 63, 11),
+	}
+	text := func(n gpuhealth.Note) string { return n.Reason + ": " + n.Text() }
+	transition := func(n gpuhealth.Note) string {
+		return fmt.Sprintf("%s %s %d %d", n.PCI, n.Reason, n.Xid, n.Since.Unix())
+	}
+	for name, test := range map[string]struct {
+		before *assess.Health
+		notes  []gpuhealth.Note
+		want   *assess.HealthNotes
+	}{
+		"none": {},
+		"known": {
+			before: &assess.Health{Report: gpuhealth.Report{Notes: []gpuhealth.Note{first}}}, notes: []gpuhealth.Note{first},
+		},
+		"an old": {notes: []gpuhealth.Note{note("0000:05:00.0", "GPURowRemapPending", 63, 0)}},
+		"the last": {notes: []gpuhealth.Note{first}, want: &assess.HealthNotes{
+			Reason: first.Reason, Message: "a: " + text(first), Transition: transition(first),
+		}},
+		"four besides a known one": {
+			before: &assess.Health{Report: gpuhealth.Report{Notes: []gpuhealth.Note{first}}},
+			notes:  append([]gpuhealth.Note{first}, others...),
+			want: &assess.HealthNotes{
+				Reason:  "GPURowRemapPending",
+				Message: "a: " + text(others[0]) + "; " + text(others[1]) + "; " + text(others[2]) + "; and 1 more",
+				Transition: transition(others[0]) + "; " + transition(others[1]) + "; " + transition(others[2]) + "; " +
+					transition(others[3]),
+			},
+		},
+		"three": {notes: others[:3], want: &assess.HealthNotes{
+			Reason: others[0].Reason, Message: "a: " + text(others[0]) + "; " + text(others[1]) + "; " + text(others[2]),
+			Transition: transition(others[0]) + "; " + transition(others[1]) + "; " + transition(others[2]),
+		}},
+	} {
+		a := assess.Assessment{Health: &assess.Health{Report: gpuhealth.Report{Notes: test.notes}}}
+		if diff := cmp.Diff(test.want, a.NewHealthNotes(test.before, "a", now)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+	if found := (&assess.Assessment{}).NewHealthNotes(nil, "a", now); found != nil {
+		t.Errorf("without an agent: %v", found)
 	}
 }

@@ -1,7 +1,6 @@
 package rollout_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,40 +69,14 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-func TestTemplateDigest(t *testing.T) {
-	const image = "example.com/gpu-operator:v1"
-	pod := func(change func(*corev1.Container)) *corev1.PodSpec {
-		c := corev1.Container{Name: "c", Image: image, Env: []corev1.EnvVar{{Name: "A"}, {Name: "B"}}}
-		change(&c)
-		return &corev1.PodSpec{Containers: []corev1.Container{c}}
+// An operand without variants has no identities to assign.
+func TestNoIdentities(t *testing.T) {
+	o, instances := &operand.Operand{}, []operand.Instance{{Layout: "a"}}
+	if got := rollout.AssignIdentities(o, instances, nil); got != nil {
+		t.Errorf("got %v", got)
 	}
-	digest := func(pod *corev1.PodSpec, helperImage, contents string) string {
-		got, err := rollout.Template{Pod: pod, Helper: helperImage, Contents: contents}.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	plain := pod(func(*corev1.Container) {})
-	reordered := pod(func(c *corev1.Container) { slices.Reverse(c.Env) })
-	upgraded := pod(func(c *corev1.Container) { c.Image = "example.com/gpu-operator:v2" })
-	diagnosed := pod(func(c *corev1.Container) {
-		c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
-	})
-	base := digest(plain, image, "")
-	for name, test := range map[string]struct {
-		digest string
-		same   bool
-	}{
-		"the order of the environment": {digest(reordered, image, ""), true},
-		"another helper image":         {digest(upgraded, upgraded.Containers[0].Image, ""), true},
-		"the termination messages":     {digest(diagnosed, image, ""), true},
-		"another image":                {digest(upgraded, image, ""), false},
-		"other contents":               {digest(plain, image, "x"), false},
-	} {
-		if same := test.digest == base; same != test.same {
-			t.Errorf("%s: the digest is the same: %v, want %v", name, same, test.same)
-		}
+	if rollout.MayAssignBaseName(o, instances, nil) {
+		t.Error("it may assign a name")
 	}
 }
 

@@ -264,11 +264,14 @@ func (f *finder) inCall(call *ast.CallExpr) {
 		fixed--
 		f.options(call, fixed, signature.Params().At(fixed).Type())
 	}
-	// An equality is the same either way, and one call may give all arguments.
-	if !strings.Contains(f.textOf(call.Fun), "Equal") && len(call.Args) >= fixed {
+	// One call may give all arguments.
+	if !symmetric.MatchString(f.textOf(call.Fun)) && len(call.Args) >= fixed {
 		f.swaps(call, signature, fixed)
 	}
 }
+
+// symmetric matches functions whose result is the same with their arguments in another order.
+var symmetric = regexp.MustCompile(`Equal|^times\.(Earlier|Later)$`)
 
 func (f *finder) swaps(call *ast.CallExpr, signature *types.Signature, fixed int) {
 	for i := 1; i < fixed; i++ {
