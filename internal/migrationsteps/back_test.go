@@ -350,11 +350,12 @@ func TestBackIsBlocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			r := backOf(g, parsed(g, test.change(twoPools())...)).Report()
-			g.Expect(r.Blockers).To(ContainElement(HaveField("Cause", ContainSubstring(test.want))))
+			g.Expect(r.Blockers).To(ConsistOf(And(
+				HaveField("Cause", ContainSubstring(test.want)), HaveField("Remedy", Not(BeEmpty())))))
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(backOf(g, parsed(g, twoPools()...)).Report().Blockers).To(BeEmpty())
+	g.Expect(backOf(g, parsed(g, twoPools()...)).Report().Blockers).To(And(Not(BeNil()), BeEmpty()))
 }
 
 func TestBackByOperators(t *testing.T) {
