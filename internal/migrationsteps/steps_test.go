@@ -47,7 +47,7 @@ func object(kind, name, flags string) *unstructured.Unstructured {
 var versions = map[string]string{
 	"Deployment": "apps/v1", "DaemonSet": "apps/v1", "ServiceAccount": "v1", "Secret": "v1",
 	"Role": "rbac.authorization.k8s.io/v1", "ClusterRole": "rbac.authorization.k8s.io/v1",
-	"ClusterPolicy": "nvidia.com/v1", "Pod": "v1",
+	"ClusterPolicy": "nvidia.com/v1", "Pod": "v1", "Node": "v1", "ControllerRevision": "apps/v1",
 }
 
 // deployment returns one of an operator.
