@@ -411,25 +411,25 @@ func TestBackNeedsObjectsThatCanBeRead(t *testing.T) {
 
 // A DaemonSet is NVIDIA's once its operator has written it, and, but for the driver, once its pods have been replaced.
 func TestBackIsNotTakenOver(t *testing.T) {
-	const updated = "{observedGeneration: 2, updatedNumberScheduled: 1, desiredNumberScheduled: 1}"
+	const ready = "{observedGeneration: 2, updatedNumberScheduled: 1, desiredNumberScheduled: 1}"
 	const hash = "nvidia.com/last-applied-hash: h"
 	for name, test := range map[string]struct {
 		set, labels, annotations, status string
 		left                             bool
 	}{
-		"updated":             {"nvidia-dcgm", "", hash, updated, false},
-		"not written":         {"nvidia-dcgm", "", "", updated, true},
-		"not observed":        {"nvidia-dcgm", "", hash, strings.Replace(updated, "2", "1", 1), true},
-		"with outdated pods":  {"nvidia-dcgm", "", hash, strings.Replace(updated, "Scheduled: 1}", "Scheduled: 2}", 1), true},
-		"with more pods":      {"nvidia-dcgm", "", hash, strings.Replace(updated, "Scheduled: 1,", "Scheduled: 2,", 1), false},
+		"updated":             {"nvidia-dcgm", "", hash, ready, false},
+		"not written":         {"nvidia-dcgm", "", "", ready, true},
+		"not observed":        {"nvidia-dcgm", "", hash, strings.Replace(ready, "2", "1", 1), true},
+		"with outdated pods":  {"nvidia-dcgm", "", hash, strings.Replace(ready, "Scheduled: 1}", "Scheduled: 2}", 1), true},
+		"with more pods":      {"nvidia-dcgm", "", hash, strings.Replace(ready, "Scheduled: 1,", "Scheduled: 2,", 1), false},
 		"a driver":            {"nvidia-driver-daemonset", "", hash, "{}", false},
 		"a driver of CoreOS":  {"nvidia-driver-daemonset-418", "", "", "{}", true},
 		"another by its name": {"nvidia-dcgm-418", "", "", "{}", false},
 		"of others":           {"of-others", "", "", "{}", false},
-		"by its operand":      {"renamed", "nvidia.com/gpu-operator.operand: dcgm", "", updated, true},
+		"by its operand":      {"renamed", "nvidia.com/gpu-operator.operand: dcgm", "", ready, true},
 		"applied by this operator": {
 			"nvidia-dcgm", "nvidia.com/gpu-operator.operand: dcgm, app.kubernetes.io/managed-by: gpu-operator",
-			hash + ", nvidia.com/gpu-operator.digest: d", updated, true,
+			hash + ", nvidia.com/gpu-operator.digest: d", ready, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
