@@ -94,6 +94,19 @@ func TestValues(t *testing.T) {
 			"DCGM_FI_DEV_FB_CAPACITY_BYTES{gpu=\"0\"} 100\nDCGM_FI_DEV_FB_FREE_BYTES{gpu=\"0\"} 60\n" +
 				"DCGM_FI_DEV_FB_RESERVED_BYTES{gpu=\"0\"} 4", usage{-1, -1, -1, 36, 100},
 		},
+		"memory whose parts are not all of it": {
+			"DCGM_FI_DEV_FB_TOTAL{gpu=\"0\"} 100\nDCGM_FI_DEV_FB_FREE{gpu=\"0\"} 50\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 40",
+			usage{-1, -1, -1, 50 * mib, 100 * mib},
+		},
+		"a value repeated for the pods that share": {
+			"DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"a\"} 30\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"b\"} 30",
+			usage{30, -1, -1, -1, -1},
+		},
+		"the largest value, and the least that is none": {
+			"DCGM_FI_DEV_FB_USED_BYTES{gpu=\"0\"} 70368744177663\nDCGM_FI_DEV_GPU_TEMP{gpu=\"0\"} 70368744177664\n" +
+				"DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} -1",
+			usage{-1, -1, -1, 1<<46 - 1, -1},
+		},
 		"free memory that is not reported": {`DCGM_FI_DEV_FB_USED_BYTES{gpu="0"} 40`, usage{-1, -1, -1, 40, -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,6 +115,7 @@ func TestValues(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(devices).To(HaveLen(1))
 			g.Expect(of(devices[0].Usage)).To(Equal(test.want))
+			g.Expect(of(gpuusage.Nodes(devices)[0].Usage)).To(Equal(test.want))
 		})
 	}
 }
@@ -128,14 +142,16 @@ DCGM_FI_DEV_FB_FREE{gpu="0",pod="s2",namespace="b",vgpu="1"} 80
 // Pods that share a GPU, MIG devices, and several GPUs of a pod.
 func TestPods(t *testing.T) {
 	const metrics = `
-DCGM_FI_DEV_GPU_UTIL{gpu="0",pod="big",namespace="a",container="c"} 80
-DCGM_FI_DEV_GPU_UTIL{gpu="1",pod="big",namespace="a",container="c"} 40
-DCGM_FI_DEV_FB_USED{gpu="0",pod="big",namespace="a",container="c"} 100
-DCGM_FI_DEV_FB_USED{gpu="1",pod="big",namespace="a",container="c"} 50
-DCGM_FI_DEV_POWER_USAGE{gpu="0",pod="big",namespace="a",container="c"} 300
-DCGM_FI_DEV_POWER_USAGE{gpu="1",pod="big",namespace="a",container="c"} 200
-DCGM_FI_DEV_GPU_TEMP{gpu="0",pod="big",namespace="a",container="c"} 50
-DCGM_FI_DEV_GPU_TEMP{gpu="1",pod="big",namespace="a",container="c"} 60
+DCGM_FI_DEV_GPU_UTIL{gpu="0",pod="s1",namespace="a",container="c"} 80
+DCGM_FI_DEV_GPU_UTIL{gpu="1",pod="s1",namespace="a",container="c"} 40
+DCGM_FI_DEV_FB_USED{gpu="0",pod="s1",namespace="a",container="c"} 100
+DCGM_FI_DEV_FB_USED{gpu="1",pod="s1",namespace="a",container="c"} 50
+DCGM_FI_DEV_FB_FREE{gpu="0",pod="s1",namespace="a",container="c"} 900
+DCGM_FI_DEV_FB_FREE{gpu="1",pod="s1",namespace="a",container="c"} 950
+DCGM_FI_DEV_POWER_USAGE{gpu="0",pod="s1",namespace="a",container="c"} 300
+DCGM_FI_DEV_POWER_USAGE{gpu="1",pod="s1",namespace="a",container="c"} 200
+DCGM_FI_DEV_GPU_TEMP{gpu="0",pod="s1",namespace="a",container="c"} 50
+DCGM_FI_DEV_GPU_TEMP{gpu="1",pod="s1",namespace="a",container="c"} 60
 DCGM_FI_DEV_GPU_UTIL{gpu="2",pod="s2",namespace="b",vgpu="1"} 50
 DCGM_FI_DEV_GPU_UTIL{gpu="2",pod="s1",namespace="b",vgpu="0"} 70
 DCGM_FI_DEV_FB_USED{gpu="2",pod="s2",namespace="b",vgpu="1"} 20
@@ -146,37 +162,91 @@ DCGM_FI_DEV_GPU_TEMP{gpu="2",pod="s2",namespace="b",vgpu="1"} 40
 DCGM_FI_DEV_GPU_TEMP{gpu="2",pod="s1",namespace="b",vgpu="0"} 40
 DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="3",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",pod="m",namespace="b"} 0.5
 DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="3",GPU_I_ID="10",GPU_I_PROFILE="1g.10gb"} 0.1
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="3",GPU_I_ID="2",GPU_I_PROFILE="1g.10gb"} 0
+DCGM_FI_DEV_FB_USED{gpu="3",GPU_I_ID="2",GPU_I_PROFILE="1g.10gb"} 0
 DCGM_FI_DEV_FB_USED{gpu="3",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",pod="m",namespace="b"} 7
 DCGM_FI_DEV_FB_USED{gpu="3",GPU_I_ID="10",GPU_I_PROFILE="1g.10gb"} 1
+DCGM_FI_DEV_GPU_TEMP{gpu="10",UUID="GPU-k",modelName="A",pod_name="t",pod_namespace="z",container_name="y"} 20
+DCGM_FI_DEV_GPU_TEMP{gpu="10",pod="t",namespace="z",container="x"} 20
+DCGM_FI_DEV_GPU_TEMP{gpu="10",pod="u",namespace="y"} 20
+DCGM_FI_DEV_FB_USED{gpu="4",GPU_I_ID="1"} 0
+DCGM_FI_DEV_FB_USED{gpu="4",GPU_I_ID="2"} 0
+DCGM_FI_DEV_POWER_USAGE{gpu="4",GPU_I_ID="1"} 4
+DCGM_FI_DEV_POWER_USAGE{gpu="10"} 5
+DCGM_FI_DEV_FB_USED{gpu="10"} 1
 DCGM_FI_DEV_POWER_USAGE{gpu="3"} 90
 DCGM_FI_DEV_GPU_TEMP{gpu="3"} 30
 `
 	g := NewWithT(t)
 	devices, err := gpuusage.Parse("node", strings.NewReader(metrics))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(devices).To(HaveLen(5))
-	g.Expect([]string{devices[3].MIGInstance, devices[4].MIGInstance}).To(Equal([]string{"1", "10"}))
-	g.Expect(devices).To(HaveEach(HaveField("Node", "node")))
-	g.Expect(devices[3].MIGProfile).To(Equal("1g.10gb"))
-	g.Expect(devices[0].Holders).To(Equal([]gpuusage.Holder{{Namespace: "a", Pod: "big", Container: "c"}}))
-	g.Expect(devices[2].Holders).To(Equal([]gpuusage.Holder{{Namespace: "b", Pod: "s1"}, {Namespace: "b", Pod: "s2"}}))
-
-	nodes := gpuusage.Nodes(devices)
-	g.Expect(nodes).To(HaveLen(1))
-	g.Expect(nodes[0].GPUs).To(Equal(4))
-	// The GPUs are used by 80, 40, min(70+50, 100) and the mean of 50 and 10 per cent.
-	g.Expect(of(nodes[0].Usage)).To(Equal(usage{(80 + 40 + 100 + 30) / 4.0, 690, 60, 188 * mib, -1}))
-
-	pods := map[string]usage{}
-	for _, pod := range gpuusage.Pods(devices) {
-		pods[pod.Namespace+"/"+pod.Name] = of(pod.Usage)
-	}
-	g.Expect(pods).To(Equal(map[string]usage{
-		"a/big": {60, 500, 60, 150 * mib, -1},
-		"b/s1":  {70, -1, 40, 10 * mib, -1},
-		"b/s2":  {50, -1, 40, 20 * mib, -1},
-		"b/m":   {50, -1, 30, 7 * mib, -1},
+	type device = gpuusage.Device
+	type holders = []gpuusage.Holder
+	of1 := holders{{Namespace: "a", Pod: "s1", Container: "c"}}
+	g.Expect(identities(devices)).To(Equal([]device{
+		{Node: "node", GPU: "0", Holders: of1}, {Node: "node", GPU: "1", Holders: of1},
+		{Node: "node", GPU: "2", Holders: holders{{Namespace: "b", Pod: "s1"}, {Namespace: "b", Pod: "s2"}}},
+		{
+			Node: "node", GPU: "3", MIGInstance: "1", MIGProfile: "1g.10gb",
+			Holders: holders{{Namespace: "b", Pod: "m"}},
+		},
+		{Node: "node", GPU: "3", MIGInstance: "2", MIGProfile: "1g.10gb"},
+		{Node: "node", GPU: "3", MIGInstance: "10", MIGProfile: "1g.10gb"},
+		{Node: "node", GPU: "4", MIGInstance: "1"}, {Node: "node", GPU: "4", MIGInstance: "2"},
+		{Node: "node", GPU: "10", UUID: "GPU-k", Product: "A", Holders: holders{
+			{Namespace: "y", Pod: "u"}, {Namespace: "z", Pod: "t", Container: "x"}, {Namespace: "z", Pod: "t", Container: "y"},
+		}},
 	}))
+
+	first, err := gpuusage.Parse("another", strings.NewReader("DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"} 20\n"))
+	g.Expect(err).NotTo(HaveOccurred())
+	nodes := gpuusage.Nodes(append(devices, first...))
+	g.Expect(nodes).To(HaveLen(2))
+	g.Expect(nodes[0]).To(Equal(gpuusage.Node{Name: "another", GPUs: 1, Usage: first[0].Usage, Devices: first}))
+	g.Expect(nodes[1]).To(And(HaveField("Name", "node"), HaveField("GPUs", 6), HaveField("Devices", devices)))
+	// The GPUs are used by 80, 40, min(70+50, 100) and the mean of 50, 10 and 0 per cent; two do not report it.
+	g.Expect(of(nodes[1].Usage)).To(Equal(usage{(80 + 40 + 100 + 20) / 4.0, 699, 60, 189 * mib, -1}))
+
+	type pod struct {
+		name, node string
+		devices    int
+		usage      usage
+		parts      []device
+	}
+	var pods []pod
+	for _, p := range gpuusage.Pods(devices) {
+		pods = append(pods, pod{p.Namespace + "/" + p.Name, p.Node, p.Devices, of(p.Usage), identities(p.Parts)})
+	}
+	part := func(gpu, namespace, name, container string) device {
+		return device{Node: "node", GPU: gpu, Holders: holders{{Namespace: namespace, Pod: name, Container: container}}}
+	}
+	mig, x, y := part("3", "b", "m", ""), part("10", "z", "t", "x"), part("10", "z", "t", "y")
+	mig.MIGInstance, mig.MIGProfile = "1", "1g.10gb"
+	u := part("10", "y", "u", "")
+	for _, d := range []*device{&x, &y, &u} {
+		d.UUID, d.Product = "GPU-k", "A"
+	}
+	g.Expect(pods).To(Equal([]pod{
+		{"a/s1", "node", 2, usage{60, 500, 60, 150 * mib, 2000 * mib}, []device{part("0", "a", "s1", "c"),
+			part("1", "a", "s1", "c")}},
+		{"b/m", "node", 1, usage{50, -1, 30, 7 * mib, -1}, []device{mig}},
+		{"b/s1", "node", 1, usage{70, -1, 40, 10 * mib, -1}, []device{part("2", "b", "s1", "")}},
+		{"b/s2", "node", 1, usage{50, -1, 40, 20 * mib, -1}, []device{part("2", "b", "s2", "")}},
+		{"y/u", "node", 1, usage{-1, -1, 20, -1, -1}, []device{u}},
+		{"z/t", "node", 2, usage{-1, -1, 20, -1, -1}, []device{x, y}},
+	}))
+}
+
+// identities returns what devices are, without their usage.
+func identities(devices []gpuusage.Device) []gpuusage.Device {
+	var found []gpuusage.Device
+	for _, d := range devices {
+		found = append(found, gpuusage.Device{
+			Node: d.Node, GPU: d.GPU, UUID: d.UUID, MIGInstance: d.MIGInstance, MIGProfile: d.MIGProfile,
+			Product: d.Product, Holders: d.Holders,
+		})
+	}
+	return found
 }
 
 // A node without GPUs, and an answer that is not of an exporter.

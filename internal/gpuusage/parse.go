@@ -182,7 +182,7 @@ func devices(found map[string]*reported) []Device {
 		if divided[r.GPU] && r.MIGInstance == "" {
 			continue
 		}
-		if card := found[r.GPU+"/"]; r.MIGInstance != "" && card != nil {
+		if card := found[r.GPU+"/"]; card != nil {
 			r.adopt(card)
 		}
 		r.complete()
@@ -201,8 +201,9 @@ func (r *reported) adopt(card *reported) {
 	}
 }
 
+// compareDevices orders the devices of a node.
 func compareDevices(a, b Device) int {
-	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(len(a.GPU), len(b.GPU)), cmp.Compare(a.GPU, b.GPU),
+	return cmp.Or(cmp.Compare(len(a.GPU), len(b.GPU)), cmp.Compare(a.GPU, b.GPU),
 		cmp.Compare(len(a.MIGInstance), len(b.MIGInstance)), cmp.Compare(a.MIGInstance, b.MIGInstance))
 }
 
@@ -290,10 +291,11 @@ func value(known *float64) float64 {
 }
 
 func atMost(known *float64, limit float64) *float64 {
-	if known != nil && *known > limit {
-		return &limit
+	if known == nil {
+		return nil
 	}
-	return known
+	bounded := min(*known, limit)
+	return &bounded
 }
 
 func whole(known *float64) *int64 {

@@ -168,15 +168,16 @@ func added[T int64 | float64](parts []Usage, of func(Usage) *T) *T {
 		}
 		total += *v
 	}
-	if len(parts) == 0 {
-		return nil
-	}
 	return &total
 }
 
 func larger(a, b *float64) *float64 {
-	if a == nil || b != nil && *b > *a {
+	if a == nil {
 		return b
 	}
-	return a
+	if b == nil {
+		return a
+	}
+	most := max(*a, *b)
+	return &most
 }

@@ -188,7 +188,7 @@ func (b *Back) Report() *Report {
 	for _, driver := range b.ofKind(kindDriver) {
 		r.Drivers = append(r.Drivers, driver.GetName())
 	}
-	r.Blockers = slices.Concat(r.Blockers, b.blockers(), blockers)
+	r.Blockers = append(append(r.Blockers, b.blockers()...), blockers...)
 	return r
 }
 

@@ -326,6 +326,14 @@ func TestBackIsBlocked(t *testing.T) {
 				return d
 			}, "label nvidia.com/gpu.deploy.driver=false DaemonSet nvidia-driver-daemonset would end it",
 		},
+		"a MIG layout": {
+			func(d []string) []string {
+				d[1] = strings.Replace(nodeOf("a", "22.04", ""), "  labels:", `  uid: one
+  annotations: {nvidia.com/gpu-operator.mig-drain: '{"uid":"one","cordoned":true}'}
+  labels:`, 1) + "\nspec: {unschedulable: true}"
+				return d
+			}, "node a is drained for a MIG layout",
+		},
 		"an upgrade": {func(d []string) []string { d[1] = upgrading; return d }, "node a is being upgraded"},
 		"no template": {
 			func(d []string) []string {
@@ -350,11 +358,115 @@ func TestBackIsBlocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			r := backOf(g, parsed(g, test.change(twoPools())...)).Report()
-			g.Expect(r.Blockers).To(ContainElement(HaveField("Cause", ContainSubstring(test.want))))
+			g.Expect(r.Blockers).To(ConsistOf(And(
+				HaveField("Cause", ContainSubstring(test.want)), HaveField("Remedy", Not(BeEmpty())))))
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(backOf(g, parsed(g, twoPools()...)).Report().Blockers).To(BeEmpty())
+	g.Expect(backOf(g, parsed(g, twoPools()...)).Report().Blockers).To(And(Not(BeNil()), BeEmpty()))
+}
+
+// The settings of the driver do not matter without driver pods.
+func TestBackWithoutDriver(t *testing.T) {
+	g := NewWithT(t)
+	r := backOf(g, parsed(g, fmt.Sprintf(ownPolicy, "usePrecompiled: true, upgradePolicy: {autoUpgrade: true}"))).Report()
+	g.Expect(r.Blockers).To(BeEmpty())
+	pods := parsed(g, podOf("nvidia-driver-daemonset", "p", "a"))
+	pods[0].SetNamespace("")
+	g.Expect(backOf(g, pods).Report().Blockers).To(BeEmpty(), "without a policy")
+}
+
+// The operands are where the status of the policy says, or else this operator, NVIDIA's, or a DaemonSet of an operand.
+func TestBackFindsTheNamespace(t *testing.T) {
+	g := NewWithT(t)
+	set := object(kindDaemonSet, "set", "")
+	set.SetLabels(map[string]string{"nvidia.com/gpu-operator.operand": "dcgm"})
+	set.SetNamespace("of-set")
+	theirs, own := deployment("DRIVER_IMAGE"), deployment(OwnVariable)
+	theirs.SetNamespace("a")
+	own.SetNamespace("b")
+	objects := []*unstructured.Unstructured{object(kindDaemonSet, "of-others", "")}
+	g.Expect(backOf(g, objects).namespace).To(BeEmpty())
+	for _, step := range []struct {
+		more *unstructured.Unstructured
+		want string
+	}{
+		{set, "of-set"}, {object(kindPolicy, "a", ""), "of-set"}, {theirs, "a"}, {own, "b"},
+		{parsed(g, fmt.Sprintf(ownPolicy, ""))[0], "ns"},
+	} {
+		objects = append(objects, step.more)
+		g.Expect(backOf(g, objects).namespace).To(Equal(step.want))
+	}
+}
+
+func TestBackNeedsObjectsThatCanBeRead(t *testing.T) {
+	for _, kind := range []string{kindNode, kindPod, kindDaemonSet, kindRevision} {
+		o := object(kind, "a", "")
+		o.SetNamespace("")
+		o.Object["metadata"].(map[string]any)["generation"] = "one"
+		_, err := NewBack(&Cluster{Objects: []*unstructured.Unstructured{o}})
+		NewWithT(t).Expect(err).To(MatchError(HavePrefix(kind + " a: ")))
+	}
+}
+
+// A DaemonSet is NVIDIA's once its operator has written it, and, but for the driver, once its pods have been replaced.
+func TestBackIsNotTakenOver(t *testing.T) {
+	const ready = "{observedGeneration: 2, updatedNumberScheduled: 1, desiredNumberScheduled: 1}"
+	const hash = "nvidia.com/last-applied-hash: h"
+	for name, test := range map[string]struct {
+		set, labels, annotations, status string
+		left                             bool
+	}{
+		"updated":             {"nvidia-dcgm", "", hash, ready, false},
+		"not written":         {"nvidia-dcgm", "", "", ready, true},
+		"not observed":        {"nvidia-dcgm", "", hash, strings.Replace(ready, "2", "1", 1), true},
+		"with outdated pods":  {"nvidia-dcgm", "", hash, strings.Replace(ready, "Scheduled: 1}", "Scheduled: 2}", 1), true},
+		"with more pods":      {"nvidia-dcgm", "", hash, strings.Replace(ready, "Scheduled: 1,", "Scheduled: 2,", 1), false},
+		"a driver":            {"nvidia-driver-daemonset", "", hash, "{}", false},
+		"a driver of CoreOS":  {"nvidia-driver-daemonset-418", "", "", "{}", true},
+		"another by its name": {"nvidia-dcgm-418", "", "", "{}", false},
+		"of others":           {"of-others", "", "", "{}", false},
+		"by its operand":      {"renamed", "nvidia.com/gpu-operator.operand: dcgm", "", ready, true},
+		"applied by this operator": {
+			"nvidia-dcgm", "nvidia.com/gpu-operator.operand: dcgm, app.kubernetes.io/managed-by: gpu-operator",
+			hash + ", nvidia.com/gpu-operator.digest: d", ready, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			set := fmt.Sprintf("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: %s, namespace: nvidia, generation: 2, "+
+				"labels: {%s}, annotations: {%s}}\nstatus: %s", test.set, test.labels, test.annotations, test.status)
+			refusal := backOf(g, append(parsed(g, set), deployment("DRIVER_IMAGE"))).FinishRefusal()
+			if !test.left {
+				g.Expect(refusal).To(BeEmpty())
+				return
+			}
+			g.Expect(refusal).To(HavePrefix("NVIDIA's operator has not taken over " + test.set + " yet"))
+		})
+	}
+}
+
+// Names, selectors and node selectors are those of NVIDIA's manifests.
+func TestPlaces(t *testing.T) {
+	var found []string
+	for _, p := range places() {
+		found = append(found, fmt.Sprint(p.operand, " ", p.name, " ", p.selector, " ", p.nodes))
+	}
+	simple := func(operand, name string) string {
+		return fmt.Sprintf("%s %s map[app:%[2]s] map[nvidia.com/gpu.deploy.%[1]s:true]", operand, name)
+	}
+	NewWithT(t).Expect(found).To(ConsistOf(
+		simple("driver", "nvidia-driver-daemonset"), simple("container-toolkit", "nvidia-container-toolkit-daemonset"),
+		simple("device-plugin", "nvidia-device-plugin-daemonset"), simple("dcgm", "nvidia-dcgm"),
+		simple("dcgm-exporter", "nvidia-dcgm-exporter"), simple("mig-manager", "nvidia-mig-manager"),
+		simple("node-status-exporter", "nvidia-node-status-exporter"),
+		"mps-control-daemon nvidia-device-plugin-mps-control-daemon map[app:nvidia-device-plugin-mps-control-daemon] "+
+			"map[nvidia.com/gpu.deploy.device-plugin:true nvidia.com/mps.capable:true]",
+		"gpu-feature-discovery gpu-feature-discovery map[app:gpu-feature-discovery app.kubernetes.io/part-of:nvidia-gpu] "+
+			"map[nvidia.com/gpu.deploy.gpu-feature-discovery:true]",
+		"operator-validator nvidia-operator-validator map[app:nvidia-operator-validator "+
+			"app.kubernetes.io/part-of:gpu-operator] map[nvidia.com/gpu.deploy.operator-validator:true]",
+	))
 }
 
 func TestBackByOperators(t *testing.T) {

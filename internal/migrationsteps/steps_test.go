@@ -47,7 +47,7 @@ func object(kind, name, flags string) *unstructured.Unstructured {
 var versions = map[string]string{
 	"Deployment": "apps/v1", "DaemonSet": "apps/v1", "ServiceAccount": "v1", "Secret": "v1",
 	"Role": "rbac.authorization.k8s.io/v1", "ClusterRole": "rbac.authorization.k8s.io/v1",
-	"ClusterPolicy": "nvidia.com/v1", "Pod": "v1",
+	"ClusterPolicy": "nvidia.com/v1", "Pod": "v1", "Node": "v1", "ControllerRevision": "apps/v1",
 }
 
 // deployment returns one of an operator.
@@ -79,24 +79,6 @@ func texts(steps []Step) []string {
 		found = append(found, string(step.Action)+" "+step.Object.String())
 	}
 	return found
-}
-
-func TestStop(t *testing.T) {
-	g := NewWithT(t)
-	c := Cluster{Objects: []*unstructured.Unstructured{
-		deployment("DRIVER_IMAGE"), object("ClusterPolicy", "cluster-policy", "kept"),
-		object("ServiceAccount", "gpu-operator", "helm"), object("DaemonSet", "nfd-worker", "helm nfd"),
-		object("ServiceAccount", "nvidia-driver", "owned"), object("Role", "nvidia-driver", "owned"),
-		object("ServiceAccount", "of-others", ""),
-	}}
-	steps := c.Stop()
-	g.Expect(texts(steps)).To(Equal([]string{
-		"keep DaemonSet nvidia/nfd-worker", "keep Deployment nvidia/gpu-operator", "keep ServiceAccount nvidia/gpu-operator",
-		"stop Deployment nvidia/gpu-operator", "delete Deployment nvidia/gpu-operator",
-		"disown ServiceAccount nvidia/nvidia-driver",
-	}))
-	g.Expect(steps[3].Selector).To(Equal("app=gpu-operator,app.kubernetes.io/component=gpu-operator"))
-	g.Expect(c.FinishRefusal()).To(ContainSubstring("still runs NVIDIA's operator"))
 }
 
 func TestFinish(t *testing.T) {
@@ -145,37 +127,6 @@ func TestFinishWithNVIDIADrivers(t *testing.T) {
 	g.Expect(texts(c.Finish())).To(Equal([]string{
 		"delete ClusterRole nvidia-driver", "delete ClusterRole " + unused, "delete ServiceAccount nvidia/" + unused,
 	}))
-}
-
-func TestReport(t *testing.T) {
-	g := NewWithT(t)
-	byOLM := deployment("DRIVER_IMAGE")
-	byOLM.SetAnnotations(nil)
-	byOLM.SetLabels(map[string]string{"olm.owner": "gpu-operator-certified.v26.7.0"})
-	facts := &Facts{Preview: &preview.Preview{Policy: "cluster-policy", Objects: []preview.Change{
-		{Action: preview.Update, Kind: "DaemonSet", Name: "nvidia-dcgm", Pods: preview.PodsRoll, Field: "spec"},
-		{Action: preview.Update, Kind: "DaemonSet", Name: "nvidia-driver-daemonset", Pods: preview.PodsStay},
-		{Action: preview.Delete, Kind: "DaemonSet", Name: "nvidia-gpu-driver-a", Pods: preview.PodsStay},
-		{Action: preview.Delete, Kind: "DaemonSet", Name: "nvidia-gpu-driver-b", Pods: preview.PodsOutdated},
-		{Action: preview.Delete, Kind: "DaemonSet", Name: "nvidia-vfio-manager"},
-	}}}
-	facts.Objects = []*unstructured.Unstructured{
-		byOLM, object("DaemonSet", "nvidia-dcgm", "owned"), object("DaemonSet", "nvidia-driver-daemonset", "owned"),
-		object("DaemonSet", "nvidia-gpu-driver-a", "driver owned"),
-		object("DaemonSet", "nvidia-gpu-driver-b", "driver owned"), object("DaemonSet", "nvidia-vfio-manager", "owned"),
-	}
-	r := Of(facts)
-	g.Expect(r.Operators).To(HaveLen(1))
-	g.Expect(r.Operators[0].Way).To(Equal(WayOLM))
-	g.Expect(r.Operands).To(Equal([]Operand{
-		{DaemonSet: "nvidia-dcgm", Effect: EffectReplaced, Because: "spec"},
-		{DaemonSet: "nvidia-driver-daemonset", Effect: EffectKept},
-		{DaemonSet: "nvidia-gpu-driver-a", Effect: EffectKept},
-		{DaemonSet: "nvidia-gpu-driver-b", Effect: EffectOutdated},
-		{DaemonSet: "nvidia-vfio-manager", Effect: EffectRemoved},
-	}))
-	g.Expect(r.Blockers).To(HaveLen(1))
-	g.Expect(r.Blockers[0].Remedy).To(HavePrefix("kubectl delete subscription,clusterserviceversion"))
 }
 
 // What prevents a migration, each alone.

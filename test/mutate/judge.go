@@ -98,6 +98,7 @@ func (j *judge) build(ctx context.Context, l *listed) (*trial, error) {
 	if l.imports("github.com/onsi/ginkgo/v2") {
 		t.args = append(t.args, "-ginkgo.fail-fast")
 	}
+	// A change may be a condition that go vet suspects.
 	compiler := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", t.binary, "-overlay", j.overlay,
 		l.ImportPath)
 	if output, err := compiler.CombinedOutput(); err != nil {

@@ -132,8 +132,8 @@ func TestEquivalents(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("no reason")))
 }
 
-// module is a package whose tests notice one fault, run another function without a check, and do not reach two; the
-// tests of a second package notice the last.
+// module is a package whose tests notice the faults of two functions, of which one is a condition that go vet suspects,
+// run another function without a check, and do not reach two; the tests of a second package notice the last.
 var module = map[string]string{
 	"go.mod": "module example.com/m\n\ngo 1.26\n",
 	"m/m.go": `package m
@@ -145,6 +145,8 @@ func Live() int { return 2 }
 func Unrun() int { return 3 }
 
 func Outside() int { return 4 }
+
+func Neither(kind string) bool { return kind != "a" && kind != "b" }
 `,
 	"m/m_test.go": `package m
 
@@ -152,7 +154,7 @@ import "testing"
 
 func TestKill(t *testing.T) {
 	Live()
-	if Kill() != 1 {
+	if Kill() != 1 || Neither("a") || Neither("b") || !Neither("c") {
 		t.Fatal()
 	}
 }
@@ -184,13 +186,13 @@ func TestJudge(t *testing.T) {
 	}
 	t.Chdir(dir)
 	var out strings.Builder
-	err := run(t.Context(), []string{"-seed=1", "-importers", "-most=40", "./..."}, &out)
-	g.Expect(err).To(MatchError("50.0 % of the mutants are live, and at most 40.0 % may be"))
+	err := run(t.Context(), []string{"-seed=1", "-importers", "-most=20", "./..."}, &out)
+	g.Expect(err).To(MatchError("22.2 % of the mutants are live, and at most 20.0 % may be"))
 	g.Expect(out.String()).To(And(
 		ContainSubstring("live: m/m.go:5 Live, result\n    - func Live() int { return 2 }\n"+
 			"    + func Live() int { return zero }\n"),
 		ContainSubstring("not reached: m/m.go:7 Unrun, result\n"),
-		ContainSubstring("| m | 4 | 2 | 0 | 2 | 1 | 50 |\n"),
+		ContainSubstring("| m | 9 | 7 | 0 | 2 | 1 | 22 |\n"),
 		ContainSubstring("SEED=1 repeats this choice."),
 	))
 }
