@@ -133,7 +133,7 @@ func TestEquivalents(t *testing.T) {
 }
 
 // module is a package whose tests notice one fault, run another function without a check, and do not reach two; the
-// tests of a second package notice the last.
+// tests of a second package notice the last. The tests of a third are left out with -short.
 var module = map[string]string{
 	"go.mod": "module example.com/m\n\ngo 1.26\n",
 	"m/m.go": `package m
@@ -153,6 +153,20 @@ import "testing"
 func TestKill(t *testing.T) {
 	Live()
 	if Kill() != 1 {
+		t.Fatal()
+	}
+}
+`,
+	"suite/suite.go": "package suite\n\nfunc One() int { return 1 }\n",
+	"suite/suite_test.go": `package suite
+
+import "testing"
+
+func TestOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip()
+	}
+	if One() != 1 {
 		t.Fatal()
 	}
 }
@@ -191,6 +205,7 @@ func TestJudge(t *testing.T) {
 			"    + func Live() int { return zero }\n"),
 		ContainSubstring("not reached: m/m.go:7 Unrun, result\n"),
 		ContainSubstring("| m | 4 | 2 | 0 | 2 | 1 | 50 |\n"),
+		ContainSubstring("suite: not judged"), Not(ContainSubstring("| suite |")),
 		ContainSubstring("SEED=1 repeats this choice."),
 	))
 }
