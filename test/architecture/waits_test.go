@@ -179,7 +179,11 @@ func (w *waits) readCall(at string, call *ast.CallExpr, limited map[*ast.CallExp
 
 // isContext reports whether the first argument is a context, by how one is named in this repository.
 func isContext(args []ast.Expr) bool {
-	return len(args) > 1 && (types.ExprString(args[0]) == "ctx" || strings.HasSuffix(types.ExprString(args[0]), "Context()"))
+	if len(args) < 2 {
+		return false
+	}
+	first := types.ExprString(args[0])
+	return first == "ctx" || strings.HasSuffix(first, "Context()")
 }
 
 // mostSince returns the limit of Expect(time.Since(begin)).To(BeNumerically("<", limit)); nil for other calls.

@@ -57,8 +57,8 @@ func Of(tb testing.TB, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(Seed(tb), sum.Sum64())) //nolint:gosec // A sample, not a secret.
 }
 
-// Sample returns some of the cases in random order, all of them if there are no more. The choice depends on the seed and
-// on the name of each case, so that a case more or less, or another order, changes it as little as possible.
+// Sample returns some of the cases in random order, all of them if there are no more. The choice depends on the seed
+// and on the name of each case, so that a case more or less, or another order, changes it as little as possible.
 func Sample[T any](tb testing.TB, purpose string, from []T, size int, name func(T) string) []T {
 	tb.Helper()
 	ranks, of := map[string]uint64{}, Seed(tb)
