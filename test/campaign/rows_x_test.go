@@ -235,7 +235,7 @@ func orphan(ctx context.Context, r *run) error {
 		return err
 	}
 	return r.awaitWithin(ctx, convergeTime, "the policy to be deleted and re-created", func() error {
-		again, err := samplePolicy()
+		again, err := cluster.SamplePolicy()
 		if err != nil {
 			return err
 		}
