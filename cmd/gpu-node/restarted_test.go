@@ -41,7 +41,7 @@ func TestTheProbeOfTheToolkit(t *testing.T) {
 	g.Expect(filepath.Join(pod.markers, "runtime-ready")).NotTo(BeAnExistingFile())
 	code, output := probe("--patience=1ns")
 	g.Expect(code).To(Equal(0), "a runtime that needs no restart: %s", output)
-	g.Expect(pod.command(t, "wait", "--for=runtime", "--timeout=1s").Run()).To(Succeed(), "the marker can be trusted")
+	g.Expect(pod.command(t, "wait", "--for=runtime", "--timeout=10s").Run()).To(Succeed(), "the marker can be trusted")
 }
 
 func TestAStartThatCannotBeWritten(t *testing.T) {

@@ -71,7 +71,7 @@ func TestWaitTrustsTheMarkerOfValidate(t *testing.T) {
 		To(Succeed())
 	g.Expect(os.Chmod(bin+"/nvidia-smi", 0o755)).To(Succeed())
 	wait := startUntilLogged(t, pod.command(t, "wait", "--for=toolkit"), "waiting for toolkit")
-	validation := pod.command(t, "validate", "toolkit", "--timeout=5s")
+	validation := pod.command(t, "validate", "toolkit", "--timeout=10s")
 	validation.Env = []string{"PATH=" + bin}
 	g.Expect(validation.Run()).To(Succeed())
 	g.Expect(wait.exitCode(t)).To(Equal(0))
@@ -92,7 +92,7 @@ func TestValidateNamesTheDriverInItsMessage(t *testing.T) {
 			g.Expect(os.WriteFile(bin+"/nvidia-smi", []byte("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n"), 0o600)).
 				To(Succeed())
 			g.Expect(os.Chmod(bin+"/nvidia-smi", 0o755)).To(Succeed())
-			validation := pod.command(t, "validate", "toolkit", "--timeout=5s")
+			validation := pod.command(t, "validate", "toolkit", "--timeout=10s")
 			validation.Env = []string{"PATH=" + bin}
 			g.Expect(validation.Run()).To(Succeed())
 			g.Expect(pod.message(t)).To(Equal(want))
@@ -127,7 +127,7 @@ func TestValidateDriverRunsNvidiaSMIInTheRootOfTheHost(t *testing.T) {
 		"(output: \"0, GPU-6c5b2f0a-0000-4000-8000-000000000000, 580.95.05, 00000000:3B:00.0\")\n"))
 
 	g.Expect(os.Remove(host.path("exit-code"))).To(Succeed())
-	g.Expect(pod.command(t, host.flags("--timeout=5s")...).Run()).To(Succeed())
+	g.Expect(pod.command(t, host.flags("--timeout=10s")...).Run()).To(Succeed())
 	g.Expect(os.ReadFile(pod.markers + "/driver-ready")).
 		To(ContainSubstring("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\n"))
 	g.Expect(filepath.Join(pod.markers, "driver.reason")).NotTo(BeAnExistingFile())
@@ -165,7 +165,7 @@ func TestValidateDriverUsesTheVariablesOfNVIDIAsValidator(t *testing.T) {
 			if tc.given != nil {
 				tc.given(t, host)
 			}
-			command := pod.command(t, host.flags(append(tc.flags, "--timeout=5s")...)...)
+			command := pod.command(t, host.flags(append(tc.flags, "--timeout=10s")...)...)
 			command.Env = append(os.Environ(), tc.env...)
 			out, err := command.CombinedOutput()
 			if tc.err != "" {

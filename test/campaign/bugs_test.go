@@ -140,7 +140,7 @@ func TestBugsAreCaught(t *testing.T) {
 	bugs, err := seededBugs()
 	g.Expect(err).NotTo(HaveOccurred())
 	if !cluster.FullCampaigns() && *flagBug == "" {
-		bugs = chance.Sample(t, "bugs", bugs, 1)
+		bugs = chance.Sample(t, "bugs", bugs, 1, func(b bug) string { return b.name })
 	}
 	binary, err := program(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())

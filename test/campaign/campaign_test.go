@@ -36,7 +36,8 @@ func TestCampaign(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			all[r.id] = points
 			total += len(points)
-			for _, p := range chosen(t, r, points) {
+			selected, others := chosen(t, r, points)
+			for _, p := range selected {
 				name := r.id + "/" + p.name
 				if whole() && !*flagFresh && known.hasPassed(name) {
 					continue
@@ -46,13 +47,17 @@ func TestCampaign(t *testing.T) {
 					if *flagFor > 0 && time.Since(begin) > *flagFor {
 						t.Skip("the time is over; the next run continues here")
 					}
-					g.Expect(known.add(c.judge(t, name, p))).To(Succeed())
+					g.Expect(c.judgeUntilStruck(t, r, p, others, known)).To(Succeed())
 				})
 			}
 		}
 	})
 	t.Logf("%d rows have %d points in all", len(all), total)
 	if whole() {
+		for id, points := range all {
+			sum := known.tally(id, points)
+			g.Expect(sum.missed < sum.total || sum.total == 0).To(BeTrue(), "no fault of row %s had a target", id)
+		}
 		g.Expect(known.writeReport(all, operatorName())).To(Succeed())
 	}
 }
@@ -84,6 +89,24 @@ func isSelected(r row) bool {
 	return strings.HasPrefix(*flagPoint, r.id+"/") || strings.HasPrefix(r.id, *flagPoint)
 }
 
+// judgeUntilStruck runs a point, and if its fault has no target, another one of the row, until one strikes. In a whole
+// campaign, which has them all, those without a target are counted instead.
+func (c *campaign) judgeUntilStruck(t *testing.T, r row, p point, others *spare, known results) error {
+	t.Helper()
+	for {
+		result := c.judge(t, r.id+"/"+p.name, p)
+		if err := known.add(result); err != nil || result.Verdict != missed || whole() {
+			return err
+		}
+		next, is := others.next()
+		if !is {
+			t.Errorf("nothing was tried: the fault had no target, and row %s has no further points", r.id)
+			return nil
+		}
+		p = next
+	}
+}
+
 // judge runs a point, and fails the test for each violation.
 func (c *campaign) judge(t *testing.T, name string, p point) kept {
 	t.Helper()
@@ -99,7 +122,7 @@ func (c *campaign) judge(t *testing.T, name string, p point) kept {
 		t.Logf("to repeat: go test ./test/campaign -run TestCampaign -count=1 -v -campaign.point=%s\n%s", name, out.logs)
 		return kept{Point: name, Verdict: failed, Detail: fmt.Sprintf("%.300s", out.violations[0])}
 	case out.missed:
-		t.Log("the run made no such request, so that the fault had no target")
+		t.Logf("%s: the run made no such request, so that the fault had no target", name)
 		return kept{Point: name, Verdict: missed}
 	}
 	t.Logf("recovered in %.1f s", out.recovery)

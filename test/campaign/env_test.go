@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,13 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -44,12 +40,7 @@ const (
 )
 
 // scheme has all kinds that are read and written here.
-var scheme = func() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1.AddToScheme(scheme))
-	return scheme
-}()
+var scheme = cluster.Scheme()
 
 // env is a control plane on which points run sequentially.
 type env struct {
@@ -236,16 +227,6 @@ func edit[T client.Object](ctx context.Context, c client.Client, object T, chang
 		change(object)
 		return c.Update(ctx, object)
 	})
-}
-
-// samplePolicy returns the default sample.
-func samplePolicy() (*v1.ClusterPolicy, error) {
-	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	policy := &v1.ClusterPolicy{}
-	return policy, yaml.UnmarshalStrict(text, policy)
 }
 
 func (e *env) policy(ctx context.Context) (*v1.ClusterPolicy, error) {

@@ -12,7 +12,7 @@ type verdict string
 const (
 	passed verdict = "passed"
 	failed verdict = "failed"
-	// missed: the fault had no target in this run.
+	// missed: the fault had no target in this run, which has shown nothing.
 	missed verdict = "missed"
 )
 
@@ -46,8 +46,7 @@ func openResults(binary string) (results, error) {
 
 // hasPassed reports whether the point does not need to run again.
 func (r results) hasPassed(point string) bool {
-	verdict := r.Of(point).Verdict
-	return verdict == passed || verdict == missed
+	return r.Of(point).Verdict == passed
 }
 
 // add stores a result.

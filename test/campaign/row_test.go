@@ -247,20 +247,41 @@ func sampledRows(t *testing.T) []row {
 	}
 	selected := slices.DeleteFunc(slices.Clone(all), func(r row) bool { return !r.always })
 	others := slices.DeleteFunc(all, func(r row) bool { return r.always })
-	return append(selected, chance.Sample(t, "rows", others, max(0, *flagRows-len(selected)))...)
+	return append(selected, chance.Sample(t, "rows", others, max(0, *flagRows-len(selected)), row.name)...)
 }
 
-// chosen returns the points to run: those selected by the flag, all of them, or a sample.
-func chosen(t *testing.T, r row, points []point) []point {
+func (r row) name() string { return r.id }
+
+// chosen returns the points to run: those selected by the flag, all of them, or a sample; and those that take the place
+// of points of a sample whose faults have no target.
+func chosen(t *testing.T, r row, points []point) ([]point, *spare) {
 	t.Helper()
 	switch {
 	case *flagPoint != "":
 		return slices.DeleteFunc(slices.Clone(points),
-			func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) })
+			func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) }), &spare{}
 	case cluster.FullCampaigns():
-		return points
+		return points, &spare{}
 	}
-	return chance.Sample(t, "points of "+r.id, points, r.sample)
+	all := chance.Sample(t, "points of "+r.id, points, len(points), func(p point) string { return p.name })
+	return all[:min(r.sample, len(all))], &spare{points: all[min(r.sample, len(all)):]}
+}
+
+// spare are further points of a row.
+type spare struct {
+	lock   sync.Mutex
+	points []point
+}
+
+// next takes one.
+func (s *spare) next() (p point, is bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if len(s.points) == 0 {
+		return p, false
+	}
+	p, s.points = s.points[0], s.points[1:]
+	return p, true
 }
 
 // commit returns that of the source, empty if unknown.

@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
@@ -265,7 +266,7 @@ func invalidAndBack(ctx context.Context, r *run) error {
 
 // secondPolicy is ignored, and its status reports that.
 func secondPolicy(ctx context.Context, r *run) error {
-	second, err := samplePolicy()
+	second, err := cluster.SamplePolicy()
 	if err != nil {
 		return err
 	}
@@ -294,7 +295,7 @@ func againAtOnce(ctx context.Context, r *run) error {
 		return err
 	}
 	return r.awaitWithin(ctx, convergeTime, "the policy to be removed and re-created", func() error {
-		again, err := samplePolicy()
+		again, err := cluster.SamplePolicy()
 		if err != nil {
 			return err
 		}

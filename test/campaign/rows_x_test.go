@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // invariantLabel is an irrelevant label, and migMap a ConfigMap of the MIG manager, which exists in the workload mig.
@@ -235,7 +236,7 @@ func orphan(ctx context.Context, r *run) error {
 		return err
 	}
 	return r.awaitWithin(ctx, convergeTime, "the policy to be deleted and re-created", func() error {
-		again, err := samplePolicy()
+		again, err := cluster.SamplePolicy()
 		if err != nil {
 			return err
 		}

@@ -167,7 +167,7 @@ func (r *run) course(ctx context.Context, res *result) error {
 	for _, o := range r.operators {
 		o.run(ctx)
 	}
-	policy, err := samplePolicy()
+	policy, err := cluster.SamplePolicy()
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,12 @@
 package chance
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -55,12 +57,25 @@ func Of(tb testing.TB, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(Seed(tb), sum.Sum64())) //nolint:gosec // A sample, not a secret.
 }
 
-// Sample returns some of the cases in random order, all of them if there are no more. The cases stay as they are.
-func Sample[T any](tb testing.TB, purpose string, from []T, size int) []T {
+// Sample returns some of the cases in random order, all of them if there are no more. The choice depends on the seed
+// and on the name of each case, so that a case more or less, or another order, changes it as little as possible.
+func Sample[T any](tb testing.TB, purpose string, from []T, size int, name func(T) string) []T {
 	tb.Helper()
-	sample := make([]T, 0, size)
-	for _, i := range Of(tb, purpose).Perm(len(from))[:min(size, len(from))] {
-		sample = append(sample, from[i])
+	ranks, of := map[string]uint64{}, Seed(tb)
+	for _, c := range from {
+		ranks[name(c)] = rank(of, purpose, name(c))
 	}
-	return sample
+	sample := slices.Clone(from)
+	slices.SortStableFunc(sample, func(a, b T) int { return cmp.Compare(ranks[name(a)], ranks[name(b)]) })
+	return sample[:min(size, len(sample))]
+}
+
+// Itself names cases that are texts.
+func Itself(name string) string { return name }
+
+// rank returns the place of a case in the random order of all cases of a purpose.
+func rank(seed uint64, purpose, name string) uint64 {
+	sum := fnv.New64a()
+	_, _ = fmt.Fprintf(sum, "%s\x00%s", purpose, name) // It never fails.
+	return rand.NewPCG(seed, sum.Sum64()).Uint64()
 }

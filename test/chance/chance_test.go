@@ -1,6 +1,8 @@
 package chance
 
 import (
+	"slices"
+	"strconv"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,15 +35,19 @@ func TestTheSeed(t *testing.T) {
 
 func TestSamples(t *testing.T) {
 	g, all := NewWithT(t), []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
-	first := Sample(t, "a", all, 4)
+	first := Sample(t, "a", all, 4, strconv.Itoa)
 	g.Expect(first).To(HaveLen(4))
 	g.Expect(all).To(ContainElements(first), "they are cases")
 	g.Expect(all).To(Equal([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}))
-	g.Expect(Sample(t, "a", all, 4)).To(Equal(first), "the same in one run")
-	g.Expect(Sample(t, "a", all, 20)).To(ConsistOf(all))
+	g.Expect(Sample(t, "a", all, 4, strconv.Itoa)).To(Equal(first), "the same in one run")
+	g.Expect(Sample(t, "a", all, 20, strconv.Itoa)).To(ConsistOf(all))
+	fewer := slices.DeleteFunc(slices.Clone(all), func(i int) bool { return i == first[1] })
+	slices.Reverse(fewer)
+	g.Expect(Sample(t, "a", fewer, 3, strconv.Itoa)).To(Equal(slices.Delete(slices.Clone(first), 1, 2)),
+		"the others stay without one of them")
 	reached := map[int]bool{}
 	for _, purpose := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"} {
-		for _, one := range Sample(t, purpose, all, 4) {
+		for _, one := range Sample(t, purpose, all, 4, strconv.Itoa) {
 			reached[one] = true
 		}
 	}

@@ -59,22 +59,23 @@ type objectKey struct {
 
 // Lend returns a control plane of a version, as for Options. When the test ends it goes back to the pool, with all
 // objects as after the installation. It is stopped instead if the test failed, or if the objects cannot be restored.
-// The context only limits the start.
-func (p *Pool) Lend(ctx context.Context, tb testing.TB, version string) (*Cluster, error) {
+func (p *Pool) Lend(tb testing.TB, version string) *Cluster {
 	tb.Helper()
-	c := p.take(version)
-	if c == nil {
-		var err error
-		if c, err = startPooled(ctx, version, p.Folder); err != nil {
-			return nil, err
+	return started(tb, version, func(ctx context.Context) (*Cluster, error) {
+		c := p.take(version)
+		if c == nil {
+			var err error
+			if c, err = startPooled(ctx, version, p.Folder); err != nil {
+				return nil, err
+			}
 		}
-	}
-	tb.Cleanup(func() {
-		if err := p.takeBack(tb, version, c); err != nil {
-			tb.Errorf("stop the control plane: %v", err)
-		}
+		tb.Cleanup(func() {
+			if err := p.takeBack(tb, version, c); err != nil {
+				tb.Errorf("stop the control plane: %v", err)
+			}
+		})
+		return c.Cluster, nil
 	})
-	return c.Cluster, nil
 }
 
 // Tests returns tests after which the pool is stopped.

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ func TestPool(t *testing.T) {
 	var first *Cluster
 	var before map[string]string
 	t.Run("a test alters it", func(t *testing.T) {
-		first = lend(t, pool)
+		first = pool.Lend(t, "")
 		var err error
 		if before, err = Snapshot(t.Context(), first.SimulatorConfig); err != nil {
 			t.Fatal(err)
@@ -39,7 +38,7 @@ func TestPool(t *testing.T) {
 		alter(t, kubernetes.NewForConfigOrDie(first.SimulatorConfig))
 	})
 	t.Run("the next one has it as before", func(t *testing.T) {
-		again := lend(t, pool)
+		again := pool.Lend(t, "")
 		if again != first {
 			t.Fatal("another control plane was started")
 		}
@@ -54,23 +53,11 @@ func TestPool(t *testing.T) {
 		}
 	})
 	t.Run("two tests have two", func(t *testing.T) {
-		one, another := lend(t, pool), lend(t, pool)
+		one, another := pool.Lend(t, ""), pool.Lend(t, "")
 		if one == another {
 			t.Error("got the same control plane twice")
 		}
 	})
-}
-
-func lend(t *testing.T, pool *Pool) *Cluster {
-	t.Helper()
-	if _, err := EnsureBinaries(t.Context(), "", os.Stderr); err != nil {
-		t.Fatal(err)
-	}
-	c, err := pool.Lend(t.Context(), t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // alter creates objects, of which one has a finalizer, and changes and deletes objects of the installation.

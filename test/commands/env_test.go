@@ -16,15 +16,10 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/migration"
 	"github.com/clusterpolicy/gpu-operator/test/pinned"
@@ -78,23 +73,13 @@ func newEnv(t *testing.T, wanted clusterEntry) *env {
 	g := NewWithT(t)
 	built, err := programsOnce()
 	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1.AddToScheme(scheme))
-	e := &env{WithT: g, t: t, cluster: c, built: built, dir: t.TempDir(), path: t.TempDir()}
-	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
+	c, timing := cluster.StartFor(t, cluster.Options{}), simulator.DefaultTiming().Scale(0.1)
+	e := &env{
+		WithT: g, t: t, cluster: c, built: built, dir: t.TempDir(), path: t.TempDir(),
+		client: cluster.NewClient(t, c.SimulatorConfig),
+	}
 	e.link()
-	timing := simulator.DefaultTiming().Scale(0.1)
-	e.sim, err = simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Seed: 1, Modules: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(e.sim.Stop)
-	g.Expect(e.sim.Start(t.Context())).To(Succeed())
+	e.sim = simulator.Play(t, simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Seed: 1, Modules: true})
 	_, err = e.sim.AddNodesOf(t.Context(), wanted.Nodes, simulator.NodeSpec{Model: simulator.ModelH100})
 	g.Expect(err).NotTo(HaveOccurred())
 	if wanted.NVIDIA {
@@ -133,10 +118,7 @@ func (e *env) startNVIDIA() {
 			e.Expect(cluster.InstallObjects(ctx, e.cluster.SimulatorConfig, append(objects[:0:0], object))).To(Succeed())
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
-	e.Expect(err).NotTo(HaveOccurred())
-	policy := &v1.ClusterPolicy{}
-	e.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
+	policy := cluster.PolicyFor(e.t)
 	// NVIDIA's chart writes the version of its release into the policy.
 	policy.Spec.Driver.Version = nvidiasDriver
 	e.Expect(e.client.Create(ctx, policy)).To(Succeed())

@@ -17,6 +17,13 @@ type workflow struct {
 	Jobs        map[string]struct {
 		Permissions map[string]string `json:"permissions"`
 		Uses        string            `json:"uses"`
+		Strategy    struct {
+			Matrix struct {
+				Include []struct {
+					Run string `json:"run"`
+				} `json:"include"`
+			} `json:"matrix"`
+		} `json:"strategy"`
 		Steps       []struct {
 			Uses string `json:"uses"`
 			Run  string `json:"run"`
@@ -43,6 +50,9 @@ func problemsOf(w workflow, commands check) (problems []string) {
 	}
 	for _, job := range w.Jobs {
 		used := []string{job.Uses}
+		for _, part := range job.Strategy.Matrix.Include {
+			problems = append(problems, commands(snippet{text: part.Run})...)
+		}
 		for _, step := range job.Steps {
 			used = append(used, step.Uses)
 			problems = append(problems, commands(snippet{text: step.Run})...)
@@ -61,7 +71,7 @@ func TestWorkflowsAreSound(t *testing.T) {
 	commands := targetsOf(read(t, "Makefile"), "")
 	files, err := filepath.Glob(filepath.Join(repo, ".github/workflows/*.yml"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(files).To(HaveLen(2))
+	g.Expect(files).To(HaveLen(3))
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -76,8 +86,9 @@ func TestUnsoundWorkflowsAreFound(t *testing.T) {
 	g := NewWithT(t)
 	w := workflow{}
 	g.Expect(yaml.Unmarshal([]byte(`{permissions: {contents: write}, jobs: {a: {steps: [{uses: "a/b@v1"}, `+
-		`{uses: "actions/checkout@v4"}, {run: make nothing}]}}}`), &w)).To(Succeed())
+		`{uses: "actions/checkout@v4"}, {run: make nothing}], strategy: {matrix: {include: [{run: make never}]}}}}}`), &w)).
+		To(Succeed())
 	g.Expect(problemsOf(w, targetsOf("build:\n", ""))).To(ConsistOf("all jobs may write contents",
-		"a/b@v1 is not pinned", ContainSubstring("nothing")))
+		"a/b@v1 is not pinned", ContainSubstring("nothing"), ContainSubstring("never")))
 	g.Expect(problemsOf(workflow{}, nil)).To(ConsistOf("permissions are not limited"))
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -40,19 +39,12 @@ type env struct {
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), cluster.Newest, os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Bare: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	admin, err := client.New(c.Config, client.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	return &env{WithT: g, t: t, cluster: c, client: admin, tool: packaged.Client{
-		Repo: repo, Home: t.TempDir(), Kubeconfig: c.Kubeconfig(), Namespace: namespace,
-	}}
+	c := cluster.StartFor(t, cluster.Options{Bare: true})
+	return &env{
+		WithT: NewWithT(t), t: t, cluster: c, client: cluster.NewClient(t, c.Config), tool: packaged.Client{
+			Repo: repo, Home: t.TempDir(), Kubeconfig: c.Kubeconfig(), Namespace: namespace,
+		},
+	}
 }
 
 // in returns the env for a subtest: a failure there ends the subtest.

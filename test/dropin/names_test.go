@@ -1,13 +1,10 @@
 package dropin
 
 import (
-	"context"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -93,11 +90,6 @@ func metricRows() (rows []row) {
 	return rows
 }
 
-// operatorBinary builds the manager once.
-var operatorBinary = sync.OnceValues(func() (string, error) {
-	return cluster.BuildOperator(context.Background(), os.Stderr)
-})
-
 // flagRows: with the flag --version the manager reads all others, and exits.
 func flagRows() (rows []row) {
 	for _, flag := range []string{
@@ -106,8 +98,7 @@ func flagRows() (rows []row) {
 		"--metrics-bind-address=:8080", "--health-probe-bind-address=:8081",
 	} {
 		rows = append(rows, row{name: "flag " + flag, verdict: honoured, check: func(e *env) {
-			binary, err := operatorBinary()
-			e.Expect(err).NotTo(HaveOccurred())
+			binary := cluster.ShippedOperator(e.t)
 			out, err := exec.CommandContext(e.t.Context(), binary, flag, "--version").CombinedOutput()
 			e.Expect(err).NotTo(HaveOccurred(), "%s", out)
 			e.Expect(string(out)).To(HavePrefix("gpu-operator version "))

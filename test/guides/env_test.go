@@ -14,15 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -87,48 +82,26 @@ func newEnv(t *testing.T, nodes []simulator.NodeSpec) *env {
 	return e
 }
 
-// controlPlane returns a control plane on which the operator is installed, and where the requests of this test begin.
-func controlPlane(ctx context.Context, t *testing.T, opts cluster.Options) (*cluster.Cluster, cluster.Mark) {
+// controlPlane returns a control plane on which the operator is installed.
+func controlPlane(t *testing.T, opts cluster.Options) *cluster.Cluster {
 	t.Helper()
-	g := NewWithT(t)
 	if len(opts.FeatureGates) > 0 {
-		c, err := cluster.Start(ctx, opts)
-		g.Expect(err).NotTo(HaveOccurred())
-		t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-		g.Expect(cluster.Install(ctx, c.Config, defaultFolder)).To(Succeed())
-		return c, 0
+		return cluster.StartFor(t, opts, defaultFolder)
 	}
-	c, err := clusters.Lend(ctx, t, opts.Version)
-	g.Expect(err).NotTo(HaveOccurred())
-	begin, err := c.Mark()
-	g.Expect(err).NotTo(HaveOccurred())
-	return c, begin
+	return clusters.Lend(t, opts.Version)
 }
 
 // newCluster starts the control plane with these nodes.
 func newCluster(t *testing.T, opts cluster.Options, nodes []simulator.NodeSpec) *env {
 	t.Helper()
-	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), opts.Version, os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c, begin := controlPlane(ctx, t, opts)
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	e := &env{WithT: g, t: t, cluster: c, begin: begin}
-	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
-	timing := simulator.DefaultTiming().Scale(0.1)
-	e.sim, err = simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Seed: 1, Modules: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(e.sim.Stop)
-	g.Expect(e.sim.Start(t.Context())).To(Succeed())
+	c, timing := controlPlane(t, opts), simulator.DefaultTiming().Scale(0.1)
+	e := &env{
+		WithT: NewWithT(t), t: t, cluster: c, begin: c.MarkFor(t), client: cluster.NewClient(t, c.SimulatorConfig),
+		sim: simulator.Play(t, simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Seed: 1, Modules: true}),
+	}
 	for _, spec := range nodes {
 		_, err := e.sim.AddNode(t.Context(), spec)
-		g.Expect(err).NotTo(HaveOccurred())
+		e.Expect(err).NotTo(HaveOccurred())
 	}
 	return e
 }
@@ -136,14 +109,13 @@ func newCluster(t *testing.T, opts cluster.Options, nodes []simulator.NodeSpec) 
 // startOperator starts the operator, until the end of the test.
 func (e *env) startOperator() {
 	e.t.Helper()
-	binary, err := cluster.BuildFastOperator(e.t.Context(), os.Stderr)
-	e.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Minute)
 	defer cancel()
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, namespace, account, "")
 	e.Expect(err).NotTo(HaveOccurred())
 	e.options = cluster.OperatorOptions{
-		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.t.TempDir(), "gpu-operator.log"),
+		Binary: cluster.FastOperator(e.t), Kubeconfig: kubeconfig,
+		LogFile: filepath.Join(e.t.TempDir(), "gpu-operator.log"),
 	}
 	e.operator, err = cluster.StartOperator(ctx, e.options)
 	e.Expect(err).NotTo(HaveOccurred())
@@ -172,10 +144,7 @@ func (e *env) create(objects ...client.Object) {
 // createPolicy creates the sample policy with these changes.
 func (e *env) createPolicy(change func(spec *v1.ClusterPolicySpec)) {
 	e.t.Helper()
-	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
-	e.Expect(err).NotTo(HaveOccurred())
-	object := &v1.ClusterPolicy{}
-	e.Expect(yaml.UnmarshalStrict(text, object)).To(Succeed())
+	object := cluster.PolicyFor(e.t)
 	change(&object.Spec)
 	e.create(object)
 }

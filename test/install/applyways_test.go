@@ -1,7 +1,6 @@
 package install
 
 import (
-	"os"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -18,13 +17,7 @@ import (
 func TestServerSideApplyAfterKubectlApply(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), cluster.Newest, os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	c, err := cluster.Start(t.Context(), cluster.Options{Version: cluster.Newest, Bare: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	live, err := client.New(c.Config, client.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
+	live := cluster.NewClient(t, cluster.StartFor(t, cluster.Options{Version: cluster.Newest, Bare: true}).Config)
 	objects, err := config.Build("../../config/default")
 	g.Expect(err).NotTo(HaveOccurred())
 	applied := map[string]bool{}

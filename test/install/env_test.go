@@ -5,21 +5,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -29,11 +24,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
-
-// operatorBinary builds the manager once for all tests.
-var operatorBinary = sync.OnceValues(func() (string, error) {
-	return cluster.BuildOperator(context.Background(), os.Stderr)
-})
 
 // clusters are lent to the tests.
 var clusters cluster.Pool
@@ -63,34 +53,16 @@ func newEnv(t *testing.T, nodes int) *env {
 func newEnvOn(t *testing.T, version string, nodes int) *env {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), version, os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	binary, err := operatorBinary()
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c, err := clusters.Lend(ctx, t, version)
-	g.Expect(err).NotTo(HaveOccurred())
-	timing := simulator.DefaultTiming().Scale(0.1)
-	sim, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Seed: 1})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(sim.Stop)
-	g.Expect(sim.Start(t.Context())).To(Succeed())
-	_, err = sim.AddNodes(t.Context(), nodes)
-	g.Expect(err).NotTo(HaveOccurred())
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
-		v1.AddToScheme,
-	} {
-		utilruntime.Must(add(scheme))
+	c, timing := clusters.Lend(t, version), simulator.DefaultTiming().Scale(0.1)
+	sim := simulator.Play(t, simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Seed: 1})
+	e := &env{
+		WithT: NewWithT(t), t: t, cluster: c, logDir: t.TempDir(), client: cluster.NewClient(t, c.Config),
+		binary: cluster.ShippedOperator(t), tool: packaged.Client{
+			Repo: repo, Home: t.TempDir(), Kubeconfig: c.Kubeconfig(), Namespace: namespace,
+		},
 	}
-	admin, err := client.New(c.Config, client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
-	e := &env{WithT: g, t: t, cluster: c, logDir: t.TempDir(), client: admin, binary: binary, tool: packaged.Client{
-		Repo: repo, Home: t.TempDir(), Kubeconfig: c.Kubeconfig(), Namespace: namespace,
-	}}
+	_, err := sim.AddNodes(t.Context(), nodes)
+	e.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(e.stop)
 	return e
 }
@@ -161,9 +133,7 @@ func (e *env) noneForbidden(in string, since cluster.Mark) {
 
 func (e *env) mark() cluster.Mark {
 	e.t.Helper()
-	mark, err := e.cluster.Mark()
-	e.Expect(err).NotTo(HaveOccurred())
-	return mark
+	return e.cluster.MarkFor(e.t)
 }
 
 // policy returns the chart's policy; nil while there is none.

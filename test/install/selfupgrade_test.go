@@ -64,9 +64,9 @@ func ourReleases(t *testing.T) []ourRelease {
 		g.Expect(err).NotTo(HaveOccurred())
 		releases = append(releases, ourRelease{dir: found.Dir, binary: found.Operator, version: fmt.Sprintf("1.%d.0", i)})
 	}
-	binary, err := operatorBinary()
-	g.Expect(err).NotTo(HaveOccurred())
-	releases = append(releases, ourRelease{dir: repo, binary: binary, version: fmt.Sprintf("1.%d.0", len(earlier))})
+	releases = append(releases, ourRelease{
+		dir: repo, binary: cluster.ShippedOperator(t), version: fmt.Sprintf("1.%d.0", len(earlier)),
+	})
 	for i := range releases {
 		r := &releases[i]
 		r.chart = filepath.Join(out, r.version, "gpu-operator")

@@ -1,10 +1,7 @@
 package integration
 
 import (
-	"context"
-	"os"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -37,16 +34,8 @@ func TestClaimsOfEachKubernetes(t *testing.T) {
 			}
 			t.Parallel()
 			g := NewWithT(t)
-			_, err := cluster.EnsureBinaries(t.Context(), test.options.Version, os.Stderr)
-			g.Expect(err).NotTo(HaveOccurred())
-			starting, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
 			test.options.Bare = true
-			c, err := cluster.Start(starting, test.options)
-			g.Expect(err).NotTo(HaveOccurred())
-			t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-			live, err := client.New(c.Config, client.Options{})
-			g.Expect(err).NotTo(HaveOccurred())
+			live := cluster.NewClient(t, cluster.StartFor(t, test.options).Config)
 			want := map[string]bool{"gpu": false, "nic": false}
 			if test.version != "" {
 				want["gpu"] = true

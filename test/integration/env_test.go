@@ -7,25 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
@@ -53,16 +45,6 @@ var clusters = cluster.Pool{Folder: defaultFolder}
 
 var (
 	operatorUser = cluster.ServiceAccountUser(namespace, account)
-)
-
-// The operators are built once for all tests: the one with the faster timing, and the shipped one.
-var (
-	quickOperator = sync.OnceValues(func() (string, error) {
-		return cluster.BuildFastOperator(context.Background(), os.Stderr)
-	})
-	shippedOperator = sync.OnceValues(func() (string, error) {
-		return cluster.BuildOperator(context.Background(), os.Stderr)
-	})
 )
 
 // How long the operator must write nothing to be at rest: longer than the delay of its counters.
@@ -117,68 +99,34 @@ type envOptions struct {
 	bare bool
 }
 
-// operator returns the binary to run, and how long it may delay a write.
-func (o envOptions) operator() (binary string, idle time.Duration, err error) {
-	if o.shipped {
-		binary, err = shippedOperator()
-		return binary, shippedIdle, err
-	}
-	binary, err = quickOperator()
-	return binary, quickIdle, err
-}
-
 // controlPlane returns a control plane on which CRD, RBAC and the operands' accounts are installed.
-func (o envOptions) controlPlane(ctx context.Context, t *testing.T) *cluster.Cluster {
+func (o envOptions) controlPlane(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	g := NewWithT(t)
-	if !o.bare {
-		c, err := clusters.Lend(ctx, t, o.version)
-		g.Expect(err).NotTo(HaveOccurred())
-		return c
+	if o.bare {
+		return cluster.StartFor(t, cluster.Options{Version: o.version, Bare: true}, defaultFolder)
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Version: o.version, Bare: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	g.Expect(cluster.Install(ctx, c.Config, defaultFolder)).To(Succeed())
-	return c
+	return clusters.Lend(t, o.version)
 }
 
 // newEnv returns a control plane with GPU nodes.
 func newEnv(t *testing.T, o envOptions) *env {
 	t.Helper()
-	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), o.version, os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	binary, idle, err := o.operator()
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c := o.controlPlane(ctx, t)
-	begin, err := c.Mark()
-	g.Expect(err).NotTo(HaveOccurred())
-	sim, err := simulator.New(simulator.Options{
-		Config: c.SimulatorConfig, Timing: &o.timing, Seed: 1, Programs: o.programs,
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(sim.Stop)
-	g.Expect(sim.Start(t.Context())).To(Succeed())
-	_, err = sim.AddNodes(t.Context(), o.nodes)
-	g.Expect(err).NotTo(HaveOccurred())
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, nodev1.AddToScheme,
-		resourcev1.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		utilruntime.Must(add(scheme))
-	}
-	admin, err := client.New(c.Config, client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
-	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account, "")
-	g.Expect(err).NotTo(HaveOccurred())
+	c := o.controlPlane(t)
 	e := &env{
-		WithT: g, t: t, cluster: c, sim: sim, client: admin, kubeconfig: kubeconfig, binary: binary, idle: idle,
-		process: &process{}, begin: begin, logDir: t.TempDir(),
+		WithT: NewWithT(t), t: t, cluster: c, client: cluster.NewClient(t, c.Config), idle: quickIdle,
+		process: &process{}, begin: c.MarkFor(t), logDir: t.TempDir(), sim: simulator.Play(t, simulator.Options{
+			Config: c.SimulatorConfig, Timing: &o.timing, Seed: 1, Programs: o.programs,
+		}),
 	}
+	if o.shipped {
+		e.binary, e.idle = cluster.ShippedOperator(t), shippedIdle
+	} else {
+		e.binary = cluster.FastOperator(t)
+	}
+	_, err := e.sim.AddNodes(t.Context(), o.nodes)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.kubeconfig, err = c.ServiceAccountKubeconfig(t.Context(), namespace, account, "")
+	e.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(e.finish)
 	return e
 }
@@ -242,11 +190,7 @@ func (e *env) endOperator() {
 // samplePolicy returns the default sample.
 func (e *env) samplePolicy() *v1.ClusterPolicy {
 	e.t.Helper()
-	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
-	e.Expect(err).NotTo(HaveOccurred())
-	object := &v1.ClusterPolicy{}
-	e.Expect(yaml.UnmarshalStrict(text, object)).To(Succeed())
-	return object
+	return cluster.PolicyFor(e.t)
 }
 
 func (e *env) create(object client.Object) {
@@ -362,9 +306,7 @@ func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
 
 func (e *env) mark() cluster.Mark {
 	e.t.Helper()
-	mark, err := e.cluster.Mark()
-	e.Expect(err).NotTo(HaveOccurred())
-	return mark
+	return e.cluster.MarkFor(e.t)
 }
 
 // operatorCalls returns the operator's requests in this test since the mark.

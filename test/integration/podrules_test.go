@@ -1,14 +1,11 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,17 +75,7 @@ func compare(t *testing.T, live client.Client, version string, parts podParts) (
 // bareClient starts an API server of a release, and returns a client of it.
 func bareClient(t *testing.T, version string) client.Client {
 	t.Helper()
-	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), version, os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	starting, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c, err := cluster.Start(starting, cluster.Options{Version: version, Bare: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	live, err := client.New(c.Config, client.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	return live
+	return cluster.NewClient(t, cluster.StartFor(t, cluster.Options{Version: version, Bare: true}).Config)
 }
 
 // onlyKubeletsRefuse reports whether API servers of a release accept what is found: kubelets refuse root where it is

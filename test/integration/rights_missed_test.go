@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
@@ -34,8 +35,9 @@ const missedTime = 30 * time.Second
 
 // sampleRights are the permissions that are removed without TEST_FULL=1: each is noticed in a different way.
 var sampleRights = []string{
-	"image.openshift.io/imagestreams list", "nodes/status patch", "apps/daemonsets create", "configmaps delete",
-	"authentication.k8s.io/tokenreviews create", "pods/eviction create", takeOverRight, logRight,
+	"image.openshift.io/imagestreams driver-toolkit list", "nodes/status patch", "apps/daemonsets create",
+	"configmaps delete", "authentication.k8s.io/tokenreviews create", "pods/eviction create", takeOverRight,
+	logRight,
 }
 
 // eachIsMissed removes the permissions from the installed roles one by one, and expects that a new operator is then
@@ -55,7 +57,7 @@ func (e *env) eachIsMissed(granted []right, token string) {
 	for _, r := range taken {
 		since := time.Now()
 		call, after := e.missed(r, token)
-		fmt.Fprintf(columns, "%s %s\t%s\t%s\t%.1f s\t%.1f s\n", r, r.name, scopes[r.role], call, after.Seconds(),
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%.1f s\t%.1f s\n", r, scopes[r.role], call, after.Seconds(),
 			time.Since(since).Seconds())
 	}
 	e.Expect(columns.Flush()).To(Succeed())
@@ -104,12 +106,15 @@ func (e *env) missed(r right, token string) (cluster.Call, time.Duration) {
 // isNeededFor matches the requests that need the permission.
 func (r right) isNeededFor() gomegatypes.GomegaMatcher {
 	resource, subresource, _ := strings.Cut(r.resource, "/")
-	verb := Equal(r.verb)
+	verb, name := Equal(r.verb), HavePrefix("")
+	if r.name != "" {
+		name = Equal(r.name)
+	}
 	if r.verb == "create" {
 		verb = Or(verb, Equal("patch")) // The first apply of an object needs both.
 	}
 	return And(HaveField("Group", r.group), HaveField("Resource", resource), HaveField("Subresource", subresource),
-		HaveField("Verb", verb))
+		HaveField("Verb", verb), HaveField("Name", name))
 }
 
 // provocation is repeated until the missing permission is noticed. Most are noticed at the start.
@@ -122,6 +127,8 @@ func (e *env) provocation(r right, address, token string) func() {
 			object := nvidiaDriver("unused", "")
 			e.Expect(e.edit(object, func() { object.Spec.Version += "1" })).To(Succeed())
 		})
+	case r.name == crd.NVIDIADriverName:
+		return sync.OnceFunc(func() { e.change(`{"driver": {` + usesDrivers + `}}`) })
 	case r.String() == takeOverRight:
 		return e.onceReady(e.disownDriver)
 	case r.String() == logRight:

@@ -87,7 +87,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 	// Watches are logged when they end. Servers that do not stream lists, such as Kubernetes 1.33, get list requests; so
 	// does any server from an operator that is configured to do that.
 	e.stop()
-	e.change(`{"driver": {"enabled": true}}`)
+	e.change(`{"driver": {"enabled": true, "useNvidiaDriverCRD": false}}`)
 	operator, err := cluster.StartOperator(t.Context(), e.rightsOptions(listsAsBefore))
 	e.Expect(err).NotTo(HaveOccurred())
 	e.process.Operator = operator
@@ -215,9 +215,13 @@ func (e *env) largePolicy() *v1.ClusterPolicy {
 	return object
 }
 
+// usesDrivers makes the operator read the CustomResourceDefinition of NVIDIADriver.
+const usesDrivers = `"useNvidiaDriverCRD": true`
+
 // shrunk, merged into the spec of a large policy, makes the operator delete an object of each kind.
 const shrunk = `{"operator": {"runtimeClass": "gpu"}, "dcgm": {"enabled": false}, "dcgmExporter": {"enabled": false},
-	"nodeStatusExporter": {"enabled": false}, "driver": {"enabled": false}, "migManager": {"enabled": false}}`
+	"nodeStatusExporter": {"enabled": false}, "driver": {"enabled": false, ` + usesDrivers + `},
+	"migManager": {"enabled": false}}`
 
 func rightsArgs(address string) []string {
 	return []string{"--leader-elect=true", "--metrics-bind-address=" + address}
@@ -238,6 +242,9 @@ func (e *env) unusedOf(granted []right) []string {
 			group: call.Group, resource: strings.TrimSuffix(call.Resource+"/"+call.Subresource, "/"), verb: call.Verb,
 		}
 		used.Insert(use.String())
+		named := use
+		named.name = call.Name
+		used.Insert(named.String())
 		if call.Verb == "patch" && call.Code == http.StatusCreated {
 			use.verb = "create" // The first apply of an object needs both.
 			used.Insert(use.String())
@@ -260,7 +267,9 @@ type right struct {
 	name string
 }
 
-func (r right) String() string { return strings.Trim(r.group+"/"+r.resource, "/") + " " + r.verb }
+func (r right) String() string {
+	return strings.TrimSuffix(strings.Trim(r.group+"/"+r.resource, "/")+" "+r.name, " ") + " " + r.verb
+}
 
 // shippedRights returns the permissions of the operator's roles. They must be within their budget.
 func shippedRights(t *testing.T) []right {
@@ -294,7 +303,7 @@ func shippedRights(t *testing.T) []right {
 		}
 		var list strings.Builder
 		for _, r := range own {
-			fmt.Fprintf(&list, "\n  %s %s", r, r.name)
+			fmt.Fprintf(&list, "\n  %s", r)
 		}
 		t.Logf("%s: %d triples of group, resource and verb (at most %d), %d of them write (at most %d):%s", role.Kind,
 			len(own), most.all, writes, most.write, &list)

@@ -32,7 +32,7 @@ func TestScenariosAtRest(t *testing.T) {
 	case cluster.Sampled():
 		names = []string{"gds-and-rdma"}
 	case !cluster.FullCampaigns():
-		names = chance.Sample(t, "scenarios", names, 2)
+		names = chance.Sample(t, "scenarios", names, 2, chance.Itself)
 	}
 	atRest := 0
 	for _, name := range names {

@@ -25,8 +25,8 @@ const (
 	scalerTaint   = "startup-taint.cluster-autoscaler.kubernetes.io/gpu"
 	startingNode  = "starting"
 	startingProbe = "nvidia-operator-validator"
-	// taintTime is how soon a startup taint must be removed once the GPUs can be used.
-	taintTime = 2 * time.Second
+	// taintTime is how soon a startup taint must be removed once the GPUs can be used; mostly it takes less than 2 s.
+	taintTime = 10 * time.Second
 )
 
 // moment is the time and the resourceVersion at which something was first observed.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,15 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -39,10 +33,6 @@ const (
 	// idle is how long the operator must write nothing to be at rest.
 	idle = 4 * time.Second
 )
-
-var quickOperator = sync.OnceValues(func() (string, error) {
-	return cluster.BuildFastOperator(context.Background(), os.Stderr)
-})
 
 // clusters are lent to the tests.
 var clusters cluster.Pool
@@ -76,20 +66,10 @@ func newEnv(t *testing.T, runs stack) *env {
 // newNodes starts the cluster with nodes of these kinds in turn, and nothing else.
 func newNodes(t *testing.T, kinds []simulator.NodeSpec) *env {
 	t.Helper()
-	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c, err := clusters.Lend(ctx, t, "")
-	g.Expect(err).NotTo(HaveOccurred())
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	e := &env{WithT: g, t: t, cluster: c, logDir: t.TempDir()}
-	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
+	c := clusters.Lend(t, "")
+	e := &env{
+		WithT: NewWithT(t), t: t, cluster: c, logDir: t.TempDir(), client: cluster.NewClient(t, c.SimulatorConfig),
+	}
 	e.simulate(kinds)
 	t.Cleanup(e.finish)
 	return e
@@ -127,10 +107,7 @@ func newCluster(t *testing.T, runs stack) *env {
 func (e *env) simulate(kinds []simulator.NodeSpec) {
 	e.t.Helper()
 	timing := simulator.DefaultTiming().Scale(0.1)
-	sim, err := simulator.New(simulator.Options{Config: e.cluster.SimulatorConfig, Timing: &timing, Modules: true})
-	e.Expect(err).NotTo(HaveOccurred())
-	e.t.Cleanup(sim.Stop)
-	e.Expect(sim.Start(e.t.Context())).To(Succeed())
+	sim := simulator.Play(e.t, simulator.Options{Config: e.cluster.SimulatorConfig, Timing: &timing, Modules: true})
 	for i := range nodes {
 		node := kinds[i%len(kinds)]
 		node.Name = fmt.Sprintf("node-%d", i)
@@ -142,10 +119,7 @@ func (e *env) simulate(kinds []simulator.NodeSpec) {
 // createPolicy creates the sample policy with the driver of NVIDIA's stack, which may be changed.
 func (e *env) createPolicy(change func(*v1.DriverSpec)) {
 	e.t.Helper()
-	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
-	e.Expect(err).NotTo(HaveOccurred())
-	policy := &v1.ClusterPolicy{}
-	e.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
+	policy := cluster.PolicyFor(e.t)
 	policy.Spec.Driver.Repository, policy.Spec.Driver.Image = "nvcr.io/nvidia", "driver"
 	policy.Spec.Driver.Version = driverVersion
 	if change != nil {
@@ -251,12 +225,10 @@ func (e *env) start() {
 // startAs starts this operator with the rights of an account and with flags.
 func (e *env) startAs(account string, flags ...string) {
 	e.t.Helper()
-	binary, err := quickOperator()
-	e.Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(e.t.Context(), namespace, account, "")
 	e.Expect(err).NotTo(HaveOccurred())
 	e.operator, err = cluster.StartOperator(e.t.Context(), cluster.OperatorOptions{
-		Binary: binary, Kubeconfig: kubeconfig, Args: flags, LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
+		Binary: cluster.FastOperator(e.t), Kubeconfig: kubeconfig, Args: flags, LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.running = true
@@ -292,9 +264,7 @@ func (e *env) calls(mark cluster.Mark) cluster.Calls {
 
 func (e *env) mark() cluster.Mark {
 	e.t.Helper()
-	mark, err := e.cluster.Mark()
-	e.Expect(err).NotTo(HaveOccurred())
-	return mark
+	return e.cluster.MarkFor(e.t)
 }
 
 // finish ends the operator, and prints its log if the test has failed.

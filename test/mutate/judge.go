@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -76,6 +78,8 @@ type trial struct {
 	suites                       bool
 	limit                        time.Duration
 	reached                      map[int]bool
+	// judges is false if all tests are skipped, as those of suites are with -short.
+	judges bool
 }
 
 // build builds the tests of a package with the mutants, runs them without one, which must pass, and learns which
@@ -113,11 +117,12 @@ func (t *trial) measure(ctx context.Context, name, record string) error {
 	const times, least, most = 3, 10 * time.Second, 30 * time.Minute
 	t.limit = most
 	begin := time.Now()
-	verdict, output, err := t.run(ctx, reachedVariable+"="+record)
+	verdict, output, err := t.run(ctx, reachedVariable+"="+record, "-test.v")
 	if err != nil || verdict != live {
 		return errors.Join(fmt.Errorf("the tests of %s fail without a mutant:\n%s", name, output), err)
 	}
 	t.limit = max(least, times*time.Since(begin))
+	t.judges = ran(output)
 	t.reached = map[int]bool{}
 	lines, err := os.ReadFile(record)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -133,12 +138,19 @@ func (t *trial) measure(ctx context.Context, name, record string) error {
 	return nil
 }
 
+// ran reports whether a test has run to its end, by the verbose output of all.
+func ran(output []byte) bool { return bytes.Contains(output, []byte("--- PASS")) }
+
+// canJudge reports whether the verdict of the tests says something: the only tests of a package may be suites that this
+// run leaves out. Those of a package without any test are live.
+func (j *judge) canJudge() bool { return j.own == nil || j.own.judges || len(j.importers) > 0 }
+
 // memory bounds what a mutant that allocates in an endless loop gets, in KiB of addresses. etcd maps more, which
 // suites start.
 const memory = 8 << 20
 
 // run runs the tests with a variable in their environment.
-func (t *trial) run(ctx context.Context, variable string) (verdict, []byte, error) {
+func (t *trial) run(ctx context.Context, variable string, args ...string) (verdict, []byte, error) {
 	limited, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
 	if err := os.MkdirAll(t.temporary, 0o700); err != nil {
@@ -149,7 +161,8 @@ func (t *trial) run(ctx context.Context, variable string) (verdict, []byte, erro
 	if t.suites {
 		limits = ""
 	}
-	tests := exec.CommandContext(limited, "sh", append([]string{"-c", limits + `exec "$0" "$@"`, t.binary}, t.args...)...)
+	tests := exec.CommandContext(limited, "sh", slices.Concat([]string{"-c", limits + `exec "$0" "$@"`, t.binary},
+		t.args, args)...)
 	tests.Dir = t.directory
 	tests.Env = append(os.Environ(), variable, "TMPDIR="+t.temporary)
 	// Suites stop the processes that they have started; what other tests leave is killed with their group.

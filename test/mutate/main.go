@@ -109,8 +109,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if c.budget > 0 {
 		r.end = time.Now().Add(c.budget)
 	}
-	chosen := c.choosePackages(w.packages)
-	for _, l := range chosen {
+	for _, l := range c.shuffle(w.packages) {
+		if c.packages > 0 && r.judged == c.packages {
+			break
+		}
 		if err = r.inPackage(ctx, l); err != nil {
 			break
 		}
@@ -133,13 +135,14 @@ func (c *choice) random(purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(c.seed, h.Sum64()))
 }
 
-func (c *choice) choosePackages(all []*listed) []*listed {
-	if c.packages == 0 || c.packages >= len(all) {
+// shuffle returns the packages in the order in which they are tried.
+func (c *choice) shuffle(all []*listed) []*listed {
+	if c.packages == 0 {
 		return all
 	}
 	shuffled := slices.Clone(all)
 	c.random("packages").Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	return shuffled[:c.packages]
+	return shuffled
 }
 
 // chooseMutants returns the mutants to try, in the order of the code.
@@ -168,6 +171,8 @@ type runner struct {
 	out         io.Writer
 	end         time.Time
 	rows        []*row
+	// judged is the number of packages whose mutants were tried or listed.
+	judged int
 }
 
 func (r *runner) over() bool { return !r.end.IsZero() && time.Now().After(r.end) }
@@ -192,6 +197,7 @@ func (r *runner) inPackage(ctx context.Context, l *listed) error {
 		return nil
 	}
 	if r.list {
+		r.judged++
 		for _, m := range mutants {
 			fmt.Fprintln(r.out, m)
 		}
@@ -216,6 +222,11 @@ func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
 	if err != nil {
 		return err
 	}
+	if !j.canJudge() {
+		fmt.Fprintf(r.out, "%s: not judged, as all its tests are left out with -short\n", p.name())
+		return nil
+	}
+	r.judged++
 	result := &row{pkg: p.name()}
 	r.rows = append(r.rows, result)
 	for i, m := range mutants {

@@ -133,7 +133,8 @@ func TestEquivalents(t *testing.T) {
 }
 
 // module is a package whose tests notice the faults of two functions, of which one is a condition that go vet suspects,
-// run another function without a check, and do not reach two; the tests of a second package notice the last.
+// run another function without a check, and do not reach two; the tests of a second package notice the last. The tests
+// of a third are left out with -short.
 var module = map[string]string{
 	"go.mod": "module example.com/m\n\ngo 1.26\n",
 	"m/m.go": `package m
@@ -155,6 +156,20 @@ import "testing"
 func TestKill(t *testing.T) {
 	Live()
 	if Kill() != 1 || Neither("a") || Neither("b") || !Neither("c") {
+		t.Fatal()
+	}
+}
+`,
+	"suite/suite.go": "package suite\n\nfunc One() int { return 1 }\n",
+	"suite/suite_test.go": `package suite
+
+import "testing"
+
+func TestOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip()
+	}
+	if One() != 1 {
 		t.Fatal()
 	}
 }
@@ -193,6 +208,7 @@ func TestJudge(t *testing.T) {
 			"    + func Live() int { return zero }\n"),
 		ContainSubstring("not reached: m/m.go:7 Unrun, result\n"),
 		ContainSubstring("| m | 9 | 7 | 0 | 2 | 1 | 22 |\n"),
+		ContainSubstring("suite: not judged"), Not(ContainSubstring("| suite |")),
 		ContainSubstring("SEED=1 repeats this choice."),
 	))
 }

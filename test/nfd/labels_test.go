@@ -209,9 +209,7 @@ func (p *Programs) logEnds(t *testing.T) {
 func start(t *testing.T) (*Programs, nodes) {
 	t.Helper()
 	g := NewWithT(t)
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+	c := cluster.StartFor(t, cluster.Options{})
 	client, err := kubernetes.NewForConfig(c.Config)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = client.CoreV1().Namespaces().Create(t.Context(),

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,14 +34,9 @@ type draCluster struct {
 func newDRACluster(t *testing.T) *draCluster {
 	t.Helper()
 	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), cluster.Newest, os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
 	starting, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c := &draCluster{}
-	c.Cluster, err = cluster.Start(starting, cluster.Options{Version: cluster.Newest})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+	c := &draCluster{Cluster: cluster.StartFor(t, cluster.Options{Version: cluster.Newest})}
 	objects, err := dra.Objects(dra.DriverRoot)
 	g.Expect(err).NotTo(HaveOccurred())
 	// The plugin runs as a process.

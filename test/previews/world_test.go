@@ -66,13 +66,10 @@ func newWorld(t *testing.T, binaries programs) *world {
 	g := NewWithT(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Bare: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	g.Expect(cluster.Install(ctx, c.Config, repo+"/config/default")).To(Succeed())
-	admin, err := client.New(c.Config, client.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	w := &world{WithT: g, t: t, cluster: c, client: admin, plugin: binaries.plugin, dir: t.TempDir()}
+	c := cluster.StartFor(t, cluster.Options{Bare: true}, repo+"/config/default")
+	w := &world{
+		WithT: g, t: t, cluster: c, client: cluster.NewClient(t, c.Config), plugin: binaries.plugin, dir: t.TempDir(),
+	}
 	g.Expect(os.Symlink(binaries.kubectl, filepath.Join(w.dir, "kubectl"))).To(Succeed())
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, "gpu-operator", "")
 	g.Expect(err).NotTo(HaveOccurred())

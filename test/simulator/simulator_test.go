@@ -3,7 +3,6 @@ package simulator_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -55,31 +54,8 @@ func TestSimulator(t *testing.T) {
 
 func newEnv(t *testing.T) env {
 	t.Helper()
-	if _, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := cluster.Install(ctx, c.Config, "testdata"); err != nil {
-		t.Fatal(err)
-	}
-	timing := simulator.DefaultTiming().Scale(0.5)
-	s, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Modules: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c, timing := cluster.StartFor(t, cluster.Options{}, "testdata"), simulator.DefaultTiming().Scale(0.5)
+	s := simulator.Play(t, simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Modules: true})
 	return env{kubernetes.NewForConfigOrDie(c.Config), s}
 }
 

@@ -31,7 +31,7 @@ func TestQuantitiesAreBounded(t *testing.T) {
 }
 
 // The operator decodes each stored object, with hundreds of quantities: the longest ones that the pattern admits take
-// less than a second.
+// seconds at most, not minutes.
 func TestBoundedQuantitiesAreDecoded(t *testing.T) {
 	g := NewWithT(t)
 	pattern, digits := regexp.MustCompile(undecodable.Quantity), strings.Repeat("9", 20)
@@ -42,7 +42,7 @@ func TestBoundedQuantitiesAreDecoded(t *testing.T) {
 			begin := time.Now()
 			_, err := resource.ParseQuantity(quantity)
 			g.Expect(err).NotTo(HaveOccurred(), quantity)
-			g.Expect(time.Since(begin)).To(BeNumerically("<", time.Second), quantity)
+			g.Expect(time.Since(begin)).To(BeNumerically("<", 10*time.Second), quantity)
 		}
 	}
 }

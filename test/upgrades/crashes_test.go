@@ -92,7 +92,7 @@ func crashes(t *testing.T, writes int64) []crash {
 	if full() {
 		return all
 	}
-	return chance.Sample(t, "crashes", all, 4)
+	return chance.Sample(t, "crashes", all, 4, crash.String)
 }
 
 // upgradeEnd upgrades all nodes and returns their end.

@@ -1,25 +1,18 @@
 package upgrades
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -51,14 +44,6 @@ const (
 )
 
 var operatorUser = cluster.ServiceAccountUser(namespace, account)
-
-// quickOperator is the operator with the faster timing, built once for all tests.
-var quickOperator = sync.OnceValues(func() (string, error) {
-	if *flagOperator != "" {
-		return *flagOperator, nil
-	}
-	return cluster.BuildFastOperator(context.Background(), os.Stderr)
-})
 
 // clusters are lent to the tests.
 var clusters = cluster.Pool{Folder: defaultFolder}
@@ -104,23 +89,14 @@ func (e *env) in(t *testing.T) *env {
 // newEnv starts a control plane with GPU nodes whose driver has the version before, all of them ready.
 func newEnv(t *testing.T, o envOptions) *env {
 	t.Helper()
-	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	binary, err := quickOperator()
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c, err := clusters.Lend(ctx, t, "")
-	g.Expect(err).NotTo(HaveOccurred())
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1.AddToScheme(scheme))
-	e := &env{WithT: g, t: t, cluster: c, logDir: t.TempDir(), binary: binary, managers: &managers{}}
-	e.client, err = client.New(c.Config, client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
-	e.quiet, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
+	c := clusters.Lend(t, "")
+	e := &env{
+		WithT: NewWithT(t), t: t, cluster: c, logDir: t.TempDir(), binary: *flagOperator, managers: &managers{},
+		client: cluster.NewClient(t, c.Config), quiet: cluster.NewClient(t, c.SimulatorConfig),
+	}
+	if e.binary == "" {
+		e.binary = cluster.FastOperator(t)
+	}
 	e.startSimulator(o)
 	if o.snapshot {
 		e.restored = cluster.Restored(t, c.SimulatorConfig)
@@ -147,11 +123,7 @@ func (e *env) startSimulator(o envOptions) {
 	}
 	timing := simulator.DefaultTiming().Scale(scale)
 	timing.Jitter = 0
-	var err error
-	e.sim, err = simulator.New(simulator.Options{Config: e.cluster.SimulatorConfig, Timing: &timing, Modules: true})
-	e.Expect(err).NotTo(HaveOccurred())
-	e.t.Cleanup(e.sim.Stop)
-	e.Expect(e.sim.Start(e.t.Context())).To(Succeed())
+	e.sim = simulator.Play(e.t, simulator.Options{Config: e.cluster.SimulatorConfig, Timing: &timing, Modules: true})
 	for i := range o.nodes {
 		e.addNode(nodeName(i))
 	}
@@ -176,11 +148,7 @@ func (e *env) addNode(name string) {
 // createPolicy creates a policy with the operands that an upgrade depends on.
 func (e *env) createPolicy(o envOptions) {
 	e.t.Helper()
-	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
-	e.Expect(err).NotTo(HaveOccurred())
-	policy := &v1.ClusterPolicy{}
-	e.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
-	no := false
+	policy, no := cluster.PolicyFor(e.t), false
 	policy.Spec.DCGMExporter.Enabled, policy.Spec.GFD.Enabled = &no, &no
 	policy.Spec.MIGManager.Enabled = &no
 	policy.Spec.Driver.Version = before
@@ -302,9 +270,7 @@ func (e *env) policy() *v1.ClusterPolicy {
 
 func (e *env) mark() cluster.Mark {
 	e.t.Helper()
-	mark, err := e.cluster.Mark()
-	e.Expect(err).NotTo(HaveOccurred())
-	return mark
+	return e.cluster.MarkFor(e.t)
 }
 
 // calls returns the operator's requests since the mark.

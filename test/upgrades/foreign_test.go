@@ -128,6 +128,7 @@ func (e *env) beginAgain(node, version string) {
 func chosenWrites(t *testing.T) [][]foreignWrite {
 	t.Helper()
 	all := foreignWrites()
+	nameOf := func(writes []foreignWrite) string { return writes[0].name + " and " + writes[len(writes)-1].name }
 	var singles, pairs [][]foreignWrite
 	for i := range all {
 		singles = append(singles, all[i:i+1])
@@ -139,8 +140,8 @@ func chosenWrites(t *testing.T) [][]foreignWrite {
 		// All its parts need the same order.
 		return partOf(t, append(singles, pairs...))
 	}
-	singles = chance.Sample(t, "single writes", singles, 4)
-	pairs = chance.Sample(t, "pairs of writes", pairs, 2)
+	singles = chance.Sample(t, "single writes", singles, 4, nameOf)
+	pairs = chance.Sample(t, "pairs of writes", pairs, 2, nameOf)
 	switch {
 	case cluster.Sampled():
 		return singles[:2]

@@ -3,25 +3,20 @@ package clusterpolicy
 import (
 	"context"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	. "github.com/onsi/gomega"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/suite"
 )
 
 const namespace = cluster.OperatorNamespace
@@ -29,7 +24,7 @@ const namespace = cluster.OperatorNamespace
 // Shared by all specs: the API server, a client whose calls are not recorded, and the caches.
 var (
 	config *rest.Config
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme()
 	admin  client.WithWatch
 	// references, images and kindsCache are the caches of Options.References, DriverToolkit and OptionalKinds.
 	references, images, kindsCache cache.Cache
@@ -38,26 +33,12 @@ var (
 )
 
 func TestClusterPolicy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
-	}
-	RegisterFailHandler(Fail)
-	// The machine that runs the suite may be slow.
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "ClusterPolicy controller")
+	suite.Run(t, "ClusterPolicy", func(started *rest.Config) { config = started })
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(logr.Discard())
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, monitoringv1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	started, stop, err := cluster.StartEnvtest(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	config = started
-	DeferCleanup(stop)
+	Expect(monitoringv1.AddToScheme(scheme)).To(Succeed())
+	var err error
 	admin, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	// An API server that has just got a CRD may list its group without the kind.

@@ -2,53 +2,28 @@ package node_test
 
 import (
 	"testing"
-	"time"
 
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/suite"
 )
 
 // The control plane and what all specs share. Each spec has nodes, pods and a fleet of its own.
 var (
 	cfg       *rest.Config
-	stop      func() error
-	scheme    *runtime.Scheme
+	scheme    = cluster.Scheme()
 	catalogue operand.Catalogue
 )
 
 func TestNodeController(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
-	}
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Node controller")
+	suite.Run(t, "node", func(config *rest.Config) {
+		cfg = config
+		var err error
+		if catalogue, err = operands.Catalogue(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
-
-var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(GinkgoLogr)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	var err error
-	catalogue, err = operands.Catalogue()
-	Expect(err).NotTo(HaveOccurred())
-	scheme = runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1.AddToScheme(scheme)).To(Succeed())
-	cfg, stop, err = cluster.StartEnvtest(ctx)
-	Expect(err).NotTo(HaveOccurred())
-})
-
-var _ = AfterSuite(func() {
-	if stop != nil {
-		Expect(stop()).To(Succeed())
-	}
-})

@@ -2,51 +2,28 @@ package upgrade_test
 
 import (
 	"testing"
-	"time"
 
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/suite"
 )
 
 // The control plane and what all specs share. It runs no controllers: the fixture plays those of pods.
 var (
 	cfg       *rest.Config
-	stop      func() error
-	scheme    *runtime.Scheme
+	scheme    = cluster.Scheme()
 	catalogue operand.Catalogue
 )
 
 func TestUpgradeController(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
-	}
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Upgrade controller")
+	suite.Run(t, "upgrade", func(config *rest.Config) {
+		cfg = config
+		var err error
+		if catalogue, err = operands.Catalogue(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
-
-var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(GinkgoLogr)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	var err error
-	catalogue, err = operands.Catalogue()
-	Expect(err).NotTo(HaveOccurred())
-	scheme = runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	cfg, stop, err = cluster.StartEnvtest(ctx)
-	Expect(err).NotTo(HaveOccurred())
-})
-
-var _ = AfterSuite(func() {
-	if stop != nil {
-		Expect(stop()).To(Succeed())
-	}
-})

@@ -184,8 +184,23 @@ func TestEachInvariant(t *testing.T) {
 		},
 		"slots are written as they were read": {upgraded().writes(
 			patchOf("configmaps", labels.UpgradeSlots, `{"metadata":{"resourceVersion":"71"},"data":{"a":"{}"}}`, "")), ""},
-		"a pod is deleted": {called("delete", "pods", 200), "S5"},
-		"pods are read":    {called("list", "pods", 200), ""},
+		"slots are written with a part of the version": {upgraded().writes(
+			patchOf("configmaps", labels.UpgradeSlots, `{"metadata":{"resourceVersion":"7"},"data":{"a":"71"}}`, "")), "S17"},
+		"slots are deleted as they were read": {upgraded().writes(slotsDeleted("71")), ""},
+		"slots are deleted whatever they are": {upgraded().writes(slotsDeleted("7")), "S17"},
+		"a pod is deleted":                    {called("delete", "pods", 200), "S5"},
+		"a driver is replaced by its upgrade": {
+			upgraded().upgrades("a", "pod-restart-required").deletes(pod("driver", true)), "",
+		},
+		"a driver is deleted without an upgrade": {upgraded().deletes(pod("driver", true)), "S5"},
+		"a driver is deleted before its turn": {
+			upgraded().upgrades("a", "drain-required").deletes(pod("driver", true)), "S5",
+		},
+		"a pod of a user is deleted by an upgrade": {
+			upgraded().upgrades("a", "pod-restart-required").deletes(pod("", true)), "S5",
+		},
+		"a validator of an earlier driver is replaced": {upgraded().deletes(pod("operator-validator", true)), ""},
+		"pods are read": {called("list", "pods", 200), ""},
 		"a dependant first": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
 			pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
 		"in the order of the graph": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
@@ -324,6 +339,21 @@ func called(verb, resource string, code int32) *builder {
 	s := newBuilder()
 	s.run.Calls = cluster.Calls{{Verb: verb, Resource: resource, Code: code}}
 	return s
+}
+
+// deletes is a deletion of a pod that the operator requests.
+func (s *builder) deletes(of *corev1.Pod) *builder {
+	s.run.Calls = append(s.run.Calls,
+		cluster.Call{Verb: "delete", Resource: "pods", Namespace: of.Namespace, Name: of.Name, Code: 200})
+	s.run.MayGo = func(string, string) bool { return true }
+	return s.happens(history.Pod, of, of, true)
+}
+
+func slotsDeleted(version string) fault.Record {
+	write := patchOf("configmaps", labels.UpgradeSlots,
+		`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"resourceVersion":"`+version+`"}}`, "")
+	write.Verb = fault.Delete
+	return write
 }
 
 // TestOnlyTheNodeThatChanged: a change of one node causes no write to another.

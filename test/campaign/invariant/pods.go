@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,16 +11,38 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 )
 
-// evictions: only the DaemonSet controller deletes pods.
+// evictions: only the DaemonSet controller deletes pods, but for those that an upgrade explains.
 func evictions(r *Run, f *found) {
+	explained := r.replacedByUpgrades()
 	for _, call := range r.Calls.Of("pods") {
-		if r.MaxParallel > 0 && call.Verb == "delete" && call.Namespace == r.Namespace {
-			continue // The pod is checked as any that is deleted: by podsStay and ownership.
+		of := history.Key{Kind: history.Pod, Namespace: call.Namespace, Name: call.Name}
+		if r.MaxParallel > 0 && call.Verb == "delete" && (explained[of] || call.Code == http.StatusNotFound) {
+			continue
 		}
 		if slices.Contains([]string{"create", "delete", "deletecollection"}, call.Verb) {
 			f.add("Pod "+call.Name, 0, "the operator requested: "+call.String())
 		}
 	}
+}
+
+// provers are the operands that have validated a driver, which is why they are replaced with it.
+var provers = []string{"container-toolkit", "operator-validator"}
+
+// replacedByUpgrades returns the pods of operands that are deleted while their node gets another driver, and those that
+// have validated the driver before.
+func (r *Run) replacedByUpgrades() map[history.Key]bool {
+	found := map[history.Key]bool{}
+	r.replay(func(world history.World, event history.Event) {
+		pod, is := event.Object.(*corev1.Pod)
+		if !is || pod.Namespace != r.Namespace || !event.Gone && pod.DeletionTimestamp == nil {
+			return
+		}
+		operand := pod.Labels[labels.Operand]
+		node, is := world[history.Key{Kind: history.Node, Name: pod.Spec.NodeName}].(*corev1.Node)
+		restarts := is && slices.Contains([]string{"pod-restart-required", "validation-required"}, stateOf(node))
+		found[event.Key] = found[event.Key] || operand != "" && restarts || slices.Contains(provers, operand)
+	})
+	return found
 }
 
 // requires is what must have been ready on a node before an operand is: the edges of the catalogue, repeated so that

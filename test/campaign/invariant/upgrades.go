@@ -1,12 +1,13 @@
 package invariant
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
@@ -97,18 +98,36 @@ func slotsHeld(r *Run, f *found) {
 			return
 		}
 		key := history.Key{Kind: history.ConfigMap, Namespace: r.Namespace, Name: labels.UpgradeSlots}
-		granted, _ := world[key].(*corev1.ConfigMap)
-		if granted == nil || !strings.Contains(granted.Data[node.Name], string(node.UID)) {
+		var slot struct{ UID types.UID }
+		granted, is := world[key].(*corev1.ConfigMap)
+		if !is || json.Unmarshal([]byte(granted.Data[node.Name]), &slot) != nil || slot.UID != node.UID {
 			f.at(event, "it begins its upgrade without a slot")
 		}
 	})
 	versions := r.slotVersions()
 	for _, write := range r.Writes {
-		isIn := func(version string) bool { return bytes.Contains(write.Body, []byte(version)) }
-		if isSlots(write) && write.Verb != fault.Create && !slices.ContainsFunc(versions, isIn) {
+		if isSlots(write) && write.Verb != fault.Create && !slices.Contains(versions, requiredVersion(write)) {
 			f.add(write.String(), 0, "the slots are written without the version that was read")
 		}
 	}
+}
+
+// requiredVersion returns the resourceVersion without which a patch or deletion fails; empty if there is none.
+func requiredVersion(write fault.Record) string {
+	var patch struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	if write.Verb != fault.Delete {
+		// A patch in another format has no such field.
+		_ = json.Unmarshal(write.Body, &patch)
+		return patch.Metadata.ResourceVersion
+	}
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(write.Body, nil, nil) // JSON or protobuf
+	deletion, is := decoded.(*metav1.DeleteOptions)
+	if err != nil || !is || deletion.Preconditions == nil || deletion.Preconditions.ResourceVersion == nil {
+		return ""
+	}
+	return *deletion.Preconditions.ResourceVersion
 }
 
 // slotVersions returns the resourceVersions that the slots have had.
