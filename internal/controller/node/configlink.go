@@ -13,15 +13,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// linkExists is in the error of config-manager that cannot replace its link, and in no other one.
-const linkExists = "error creating symlink"
+// cannotLink and linkExists are in the error of config-manager that cannot replace its link, and in no other one.
+const cannotLink, linkExists = "error creating symlink", "file exists"
 
 // replaceStuckReaders replaces the pods in which config-manager cannot link another configuration, because the one that
 // it has linked is gone from the ConfigMap: it takes the link for missing, and cannot create it. That lasts as long as
 // the volume of the pod, also if its containers restart. A new pod has no link.
 func (s *scope) replaceStuckReaders(ctx context.Context, pods assess.Pods) error {
 	for _, pod := range s.readers(pods) {
-		if pod.DeletionTimestamp != nil || !s.cannotLink(pod) || !s.successorStarts() || !s.mayWrite() {
+		if pod.DeletionTimestamp != nil || !s.failsToLink(pod) || !s.successorStarts() || !s.mayWrite() {
 			continue
 		}
 		log.FromContext(ctx).Info("Replacing a pod whose config-manager cannot replace its link to a configuration",
@@ -33,9 +33,11 @@ func (s *scope) replaceStuckReaders(ctx context.Context, pods assess.Pods) error
 	return nil
 }
 
-func (s *scope) cannotLink(pod *corev1.Pod) bool {
+// failsToLink reports whether config-manager of the pod ended with that error, and has not recovered since.
+func (s *scope) failsToLink(pod *corev1.Pod) bool {
 	for _, container := range []string{labels.ConfigManagerInitContainer, labels.ConfigManagerContainer} {
-		if strings.Contains(readiness.LastLineOf(pod, container, s.now), linkExists) {
+		line := readiness.LastLineOf(pod, container, s.now)
+		if strings.Contains(line, cannotLink) && strings.Contains(line, linkExists) {
 			return true
 		}
 	}
