@@ -1,6 +1,8 @@
 package effective
 
 import (
+	"cmp"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -38,3 +40,21 @@ const minReplicas = 2
 
 // Shares reports whether a number of replicas in spec.sharing makes pods share a GPU.
 func Shares(replicas int32) bool { return replicas >= minReplicas }
+
+// GPUReplicas returns how many pods share a whole GPU by spec.sharing; 0 if none do, or if it is not set.
+func (s Spec) GPUReplicas() int {
+	replicas := int32(0)
+	switch sharing := s.Sharing; {
+	case sharing == nil:
+	case sharing.TimeSlicing != nil:
+		replicas = sharing.TimeSlicing.Replicas
+		for _, of := range sharing.TimeSlicing.ResourceReplicas {
+			if of.Name == labels.ResourceGPU {
+				replicas = cmp.Or(of.Replicas, replicas)
+			}
+		}
+	case sharing.MPS != nil:
+		replicas = sharing.MPS.Replicas
+	}
+	return int(replicas)
+}

@@ -403,9 +403,10 @@ func TestBackNeedsObjectsThatCanBeRead(t *testing.T) {
 	for _, kind := range []string{kindNode, kindPod, kindDaemonSet, kindRevision} {
 		o := object(kind, "a", "")
 		o.SetNamespace("")
-		o.Object["metadata"].(map[string]any)["generation"] = "one"
+		g := NewWithT(t)
+		g.Expect(unstructured.SetNestedField(o.Object, "one", "metadata", "generation")).To(Succeed())
 		_, err := NewBack(&Cluster{Objects: []*unstructured.Unstructured{o}})
-		NewWithT(t).Expect(err).To(MatchError(HavePrefix(kind + " a: ")))
+		g.Expect(err).To(MatchError(HavePrefix(kind + " a: ")))
 	}
 }
 

@@ -171,19 +171,8 @@ func (in Input) PluginConfigFor(value string) NodePluginConfig {
 // GPUReplicas returns how many pods share a GPU of a node whose label selects this configuration of the device plugin;
 // empty for the one of all nodes. It is 0 if none, or an unknown number, do.
 func (in Input) GPUReplicas(value string) int {
-	if sharing := in.Spec.Sharing; sharing != nil {
-		replicas := int32(0)
-		if slicing := sharing.TimeSlicing; slicing != nil {
-			replicas = slicing.Replicas
-			for _, resource := range slicing.ResourceReplicas {
-				if resource.Name == labels.ResourceGPU {
-					replicas = cmp.Or(resource.Replicas, replicas)
-				}
-			}
-		} else if sharing.MPS != nil {
-			replicas = sharing.MPS.Replicas
-		}
-		return int(replicas)
+	if in.Spec.Sharing != nil {
+		return in.Spec.GPUReplicas()
 	}
 	key := value
 	if key == "" {

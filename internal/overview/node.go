@@ -123,13 +123,28 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
 	if err != nil {
 		report = gpuhealth.Report{} // The condition reports a malformed one.
 	}
-	countsBus := policy != nil && effective.Of(policy.Spec).NodeDiscovery.Mode != v1.DiscoveryNFD
-	counted := readiness.CountGPUs(node, countsBus, 0)
+	countsBus, replicas := false, 0
+	if policy != nil {
+		spec := specFor(node, policy)
+		countsBus, replicas = spec.NodeDiscovery.Mode != v1.DiscoveryNFD, spec.GPUReplicas()
+	}
+	counted := readiness.CountGPUs(node, countsBus, replicas)
 	if assess.OffersByClaims(node) {
 		counted = readiness.ClaimableGPUs(node, countsBus)
 	}
 	counted = counted.WithFaults(report)
 	return GPUs{Total: counted.Total, Usable: counted.Usable}
+}
+
+// specFor returns the spec for a node, with the overrides of the node pool that the operator has labelled it with.
+func specFor(node *corev1.Node, policy *v1.ClusterPolicy) effective.Spec {
+	spec := effective.Of(policy.Spec)
+	for i := range policy.Spec.NodePools {
+		if nodePool := &policy.Spec.NodePools[i]; nodePool.Name == node.Labels[labels.NodePool] {
+			return spec.ForNodePool(*nodePool)
+		}
+	}
+	return spec
 }
 
 // addCondition takes over the condition nvidia.com/GPUReady.

@@ -186,6 +186,22 @@ func TestLimitsOfAPolicy(t *testing.T) {
 	}
 }
 
+// Shares are no GPUs, also before GPU Feature Discovery has labelled the node.
+func TestGPUsOfANodeWithoutLabels(t *testing.T) {
+	share := func(replicas int32) *v1.SharingSpec {
+		return &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{Replicas: replicas}}
+	}
+	policy := &v1.ClusterPolicy{Spec: v1.ClusterPolicySpec{
+		Sharing: share(4), NodePools: []v1.NodePoolSpec{{Name: "two", Sharing: share(2)}},
+	}}
+	for pool, want := range map[string]int{"": 4, "two": 8} {
+		n := node("a", "True", "GPUReady", "GPUs can be used", map[string]int64{"nvidia.com/gpu": 16})
+		n.Labels["nvidia.com/gpu-operator.node-pool"] = pool
+		got := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}})
+		NewWithT(t).Expect(got.Nodes[0].GPUs).To(Equal(overview.GPUs{Total: want, Usable: want}), pool)
+	}
+}
+
 // GPUs that only resource claims get count as usable while the node is ready, also where another reason than GPUReady
 // takes the place of the note about them.
 func TestGPUsOfADRADriver(t *testing.T) {

@@ -291,77 +291,98 @@ func TestNodeGoldens(t *testing.T) {
 	golden(t, "nodes", text.String())
 }
 
+// description collects lines.
+type description struct{ strings.Builder }
+
+func (d *description) line(format string, args ...any) { fmt.Fprintf(d, "  "+format+"\n", args...) }
+
 // describeNode describes all that is planned for a node.
 func describeNode(d *plan.Decisions, all operand.Catalogue, facts nodeinfo.Facts, changes map[string]string) string {
-	var text strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&text, "  "+format+"\n", args...) }
+	var text description
 	node := d.ForNode(facts)
+	text.fields(node)
+	for _, onNode := range slices.Concat(node.Essential, node.Auxiliary) {
+		text.line("%s %s: %d %s %s", onNode.Stage, onNode.Operand, onNode.Expectation,
+			strings.TrimSpace(onNode.Reason+" "+onNode.Message), onNode.Injector)
+	}
+	driver, applies := d.Driver(&node)
+	text.line("driver %s: %t, moves %t; pool version %q", driver.Operand, applies, node.Moves(), node.Spec.Driver.Version)
+	text.labels(d, all, facts, currentLabels(facts, changes))
+	text.plan(d, facts)
+	return text.String()
+}
+
+// fields describes the fields of the node's plan that are set, but for those that have lines of their own.
+func (d *description) fields(node plan.NodePlan) {
 	fields := reflect.ValueOf(node)
 	for i := range fields.NumField() {
 		if name := fields.Type().Field(i).Name; name != "Facts" && name != "Spec" && name != "Essential" &&
 			name != "Auxiliary" && !fields.Field(i).IsZero() {
-			line("%s: %+v", name, fields.Field(i).Interface())
+			d.line("%s: %+v", name, fields.Field(i).Interface())
 		}
 	}
-	for _, onNode := range slices.Concat(node.Essential, node.Auxiliary) {
-		line("%s %s: %d %s %s", onNode.Stage, onNode.Operand, onNode.Expectation,
-			strings.TrimSpace(onNode.Reason+" "+onNode.Message), onNode.Injector)
-	}
-	driver, applies := d.Driver(&node)
-	line("driver %s: %t, moves %t; pool version %q", driver.Operand, applies, node.Moves(), node.Spec.Driver.Version)
+}
 
-	current := map[string]string{labels.GPUPresent: labels.True}
+// currentLabels returns the labels of a node with the facts and the changes; an empty value removes a label.
+func currentLabels(facts nodeinfo.Facts, changes map[string]string) map[string]string {
+	current := map[string]string{
+		labels.GPUPresent: labels.True, labels.Pool: facts.Pool, labels.Layout: facts.Layout,
+	}
 	maps.Copy(current, facts.Labels)
 	for name, value := range facts.Deploy {
 		current[deploy+name] = value
 	}
-	for key, value := range map[string]string{labels.Pool: facts.Pool, labels.Layout: facts.Layout} {
-		if value != "" {
-			current[key] = value
-		}
-	}
-	for key, value := range changes {
-		current[key] = value
-		if value == "" {
-			delete(current, key)
-		}
-	}
-	layout, disturbs := d.FirstLayout(facts, current)
-	line("first layout %q, disturbs %t", layout, disturbs)
+	maps.Copy(current, changes)
+	maps.DeleteFunc(current, func(key, value string) bool {
+		_, changed := changes[key]
+		return value == "" && (changed || key == labels.Pool || key == labels.Layout)
+	})
+	return current
+}
+
+// labels describes which labels the node gets, loses and needs.
+func (d *description) labels(
+	decisions *plan.Decisions, all operand.Catalogue, facts nodeinfo.Facts, current map[string]string,
+) {
+	layout, disturbs := decisions.FirstLayout(facts, current)
+	d.line("first layout %q, disturbs %t", layout, disturbs)
 	for _, ready := range []plan.ReadyPods{{}, {Driver: true}, {Driver: true, Injector: true}, {Unused: true}} {
-		for _, change := range labelTexts(d.NodeLabels(facts, current, ready)) {
-			line("label, driver %t, toolkit %t, unused %t: %s", ready.Driver, ready.Injector, ready.Unused, change)
+		for _, change := range labelTexts(decisions.NodeLabels(facts, current, ready)) {
+			d.line("label, driver %t, toolkit %t, unused %t: %s", ready.Driver, ready.Injector, ready.Unused, change)
 		}
 	}
 	for _, present := range []string{"", labels.False, labels.True} {
 		for _, change := range labelTexts(plan.ReleasedLabels(all, current, present)) {
-			line("released as %q: %s", present, change)
+			d.line("released as %q: %s", present, change)
 		}
 	}
 	for i := range all {
 		if keys := plan.SelectingLabels(&all[i], current); len(keys) > 0 {
-			line("%s is selected by %v", all[i].Name, keys)
+			d.line("%s is selected by %v", all[i].Name, keys)
 		}
 	}
-	p := plan.Compute(d, nil, []nodeinfo.Facts{facts})
+}
+
+// plan describes the steps of a cluster with the node alone.
+func (d *description) plan(decisions *plan.Decisions, facts nodeinfo.Facts) {
+	p := plan.Compute(decisions, nil, []nodeinfo.Facts{facts})
 	for _, note := range p.Doubtful() {
-		line("doubtful: %s", note)
+		d.line("doubtful: %s", note)
 	}
-	for _, refused := range d.RefusedDrivers() {
-		line("refused: %s %+v; %+v", refused.Name, refused.Decision, d.RefusedDriver(refused.Name))
+	for _, refused := range decisions.RefusedDrivers() {
+		d.line("refused: %s %+v; %+v", refused.Name, refused.Decision, decisions.RefusedDriver(refused.Name))
 	}
 	for _, step := range p.Steps {
 		if step.Message != "" && step.Action != plan.Apply || step.KeepUnrendered {
-			line("%s %s %s %s: %s %t", step.Operand.Name, step.Action, step.State, step.Reason, step.Message,
+			d.line("%s %s %s %s: %s %t", step.Operand.Name, step.Action, step.State, step.Reason, step.Message,
 				step.KeepUnrendered)
 		}
 		for _, instance := range step.Instances {
 			if instance.NodePool != "" || instance.Pool != "" {
-				line("%s instance %q in %q on %q", step.Operand.Name, instance.Suffix, instance.NodePool, instance.Pool)
+				d.line("%s instance %q in %q on %q", step.Operand.Name, instance.Suffix, instance.NodePool, instance.Pool)
 			}
 		}
 	}
-	return text.String()
 }
 
 // labelTexts returns changes of labels, sorted.

@@ -165,19 +165,19 @@ var previewCases = map[string]previewCase{
 		strings.Replace(theirs("in-other", "580.1"), "namespace: gpu-operator", "namespace: other", 1)},
 	"adopted": {
 		to: spec1, added: strings.Replace(theirs("x", "570.1"), "nvidia-driver-x", "nvidia-driver-daemonset", 3),
-		change: remove("DaemonSet", "nvidia-driver-daemonset"),
+		change: remove("nvidia-driver-daemonset"),
 	},
 	"adopted-with-the-same-driver": {
 		to: spec1, added: strings.Replace(theirs("x", "580.1"), "nvidia-driver-x", "nvidia-driver-daemonset", 3),
-		change: remove("DaemonSet", "nvidia-driver-daemonset"),
+		change: remove("nvidia-driver-daemonset"),
 	},
 	"of-others": {
 		to: spec1, added: strings.Replace(strings.Replace(theirs("x", "580.1"), "nvidia-driver-x", "nvidia-dcgm-exporter", 3),
 			"uid: policy", "uid: other", 1),
-		change: remove("DaemonSet", "nvidia-dcgm-exporter"),
+		change: remove("nvidia-dcgm-exporter"),
 	},
 	"pods-are-left": {
-		to: spec1, change: remove("DaemonSet", "nvidia-driver-daemonset"),
+		to: spec1, change: remove("nvidia-driver-daemonset"),
 	},
 	"another-system":        {to: spec1, change: withSystem("rear", "rhel", "9.6")},
 	"the-last-node-moves":   {to: spec1, change: withSystem("", "rhel", "9.6")},
@@ -309,14 +309,14 @@ var previewCases = map[string]previewCase{
 		in: operand.Input{Optional: map[operand.OptionalKind]bool{operand.ServiceMonitor: true}},
 	},
 	"the-name-is-in-use": {to: spec1, change: func(c *Cluster) {
-		remove("DaemonSet", "nvidia-driver-daemonset")(c)
+		remove("nvidia-driver-daemonset")(c)
 		toRHEL(c)
 	}},
 	"the-name-is-of-another-system": {to: spec1, added: strings.Replace(
 		theirs("daemonset", "580.1"), "metadata: {labels: {",
 		"metadata: {labels: {nvidia.com/gpu-operator.pool: ubuntu24.04-amd64, ", 1),
 		change: func(c *Cluster) {
-			remove("DaemonSet", "nvidia-driver-daemonset")(c)
+			remove("nvidia-driver-daemonset")(c)
 			toRHEL(c)
 			c.Objects = slices.DeleteFunc(c.Objects, func(object manifest.Object) bool {
 				return object.GetNamespace() == namespace && object.GetLabels()[labels.Operand] == "driver"
@@ -332,11 +332,11 @@ var previewCases = map[string]previewCase{
 	}},
 }
 
-// remove removes an object of the stack.
-func remove(kind, name string) func(*Cluster) {
+// remove removes a DaemonSet of the stack.
+func remove(name string) func(*Cluster) {
 	return func(c *Cluster) {
 		c.Objects = slices.DeleteFunc(c.Objects, func(object manifest.Object) bool {
-			return object.GetObjectKind().GroupVersionKind().Kind == kind && object.GetName() == name &&
+			return object.GetObjectKind().GroupVersionKind().Kind == "DaemonSet" && object.GetName() == name &&
 				object.GetNamespace() == namespace && object.GetAnnotations()[labels.Digest] != ""
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -45,7 +45,7 @@ func parse(t *testing.T, text string) []manifest.Object {
 	t.Helper()
 	g := NewWithT(t)
 	types := runtime.NewScheme()
-	g.Expect(scheme.AddToScheme(types)).To(Succeed())
+	g.Expect(clientgoscheme.AddToScheme(types)).To(Succeed())
 	g.Expect(v1.AddToScheme(types)).To(Succeed())
 	g.Expect(v1alpha1.AddToScheme(types)).To(Succeed())
 	var items []map[string]any

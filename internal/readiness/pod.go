@@ -149,7 +149,8 @@ func UnrecoveredExit(pod *corev1.Pod, now time.Time) *corev1.ContainerStateTermi
 
 // unrecovered returns the last termination of a main container that has not recovered since; nil for none.
 func unrecovered(status *corev1.ContainerStatus, sandbox, now time.Time) *corev1.ContainerStateTerminated {
-	if running := status.State.Running; status.Ready && running != nil && !now.Before(running.StartedAt.Add(recoveryTime)) {
+	running := status.State.Running
+	if status.Ready && running != nil && !now.Before(running.StartedAt.Add(recoveryTime)) {
 		return nil
 	}
 	return lastTermination(status, sandbox)

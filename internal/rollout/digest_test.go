@@ -79,11 +79,28 @@ func digestsOf(t *testing.T, template rollout.Template) digests {
 	return digests{now, earlier[0], earlier[1]}
 }
 
+func newTemplate() rollout.Template {
+	return rollout.Template{Pod: driverPod(), Helper: helper, Contents: "c", EarlierContents: "c e"}
+}
+
+// same: none of the digests changes; scheduling: only the one of all fields does.
+const same, scheduling, all = "same", "only the whole", "all"
+
+// changeFrom returns which digests differ.
+func (d digests) changeFrom(base digests) string {
+	switch {
+	case d == base:
+		return same
+	case d.now == base.now && d.significant == base.significant:
+		return scheduling
+	case d.now == base.now || d.significant == base.significant || d.whole == base.whole:
+		return "some"
+	}
+	return all
+}
+
 // What changes the digest makes pods outdated. Earlier releases counted more.
 func TestDigests(t *testing.T) {
-	template := func() rollout.Template {
-		return rollout.Template{Pod: driverPod(), Helper: helper, Contents: "c", EarlierContents: "c e"}
-	}
 	driver := func(change func(*corev1.Container)) func(*rollout.Template) {
 		return func(t *rollout.Template) { change(&t.Pod.Containers[0]) }
 	}
@@ -97,13 +114,11 @@ func TestDigests(t *testing.T) {
 		}
 		t.Pod.InitContainers[1].Env[0].Value = t.Helper
 	}
-	base := digestsOf(t, template())
+	base := digestsOf(t, newTemplate())
 	if base.now == base.significant || base.significant == base.whole {
 		t.Errorf("digests: %v", base)
 	}
 	resources := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	// same: none of the digests changes; scheduling: only the one of all fields does.
-	const same, scheduling, all = "same", "only the whole", "all"
 	for name, test := range map[string]struct {
 		change func(*rollout.Template)
 		want   string
@@ -152,33 +167,30 @@ func TestDigests(t *testing.T) {
 		"other contents":  {func(t *rollout.Template) { t.Contents, t.EarlierContents = "d", "d e" }, all},
 		"an init command": {func(t *rollout.Template) { t.Pod.InitContainers[1].Args = []string{"x"} }, all},
 	} {
-		changed := template()
+		changed := newTemplate()
 		test.change(&changed)
 		before := changed.Pod.DeepCopy()
 		got := digestsOf(t, changed)
 		if !slices.Equal(before.Containers[0].Env, changed.Pod.Containers[0].Env) {
 			t.Errorf("%s: the template is changed", name)
 		}
-		found := all
-		switch {
-		case got == base:
-			found = same
-		case got.now == base.now && got.significant == base.significant:
-			found = scheduling
-		case got.now == base.now || got.significant == base.significant || got.whole == base.whole:
-			found = "some"
-		}
-		if found != test.want {
+		if found := got.changeFrom(base); found != test.want {
 			t.Errorf("%s: %s digests change, want %s", name, found, test.want)
 		}
 	}
-	// Contents that a running pod reads again only counted earlier.
-	reread := template()
+}
+
+// Contents that a running pod reads again only counted earlier.
+func TestDigestsOfContentsThatAreReadAgain(t *testing.T) {
+	base, reread := digestsOf(t, newTemplate()), newTemplate()
 	reread.EarlierContents = "c f"
 	if got := digestsOf(t, reread); got.now != base.now || got.significant == base.significant || got.whole == base.whole {
 		t.Errorf("contents that are read again: %v, %v", got, base)
 	}
-	unmirrored, mirrored := template(), template()
+}
+
+func TestDigestsOfAMirror(t *testing.T) {
+	unmirrored, mirrored := newTemplate(), newTemplate()
 	unmirrored.Pod.InitContainers, mirrored.Pod.InitContainers = nil, nil
 	mirrored.Registry = "mirror.local"
 	if digestsOf(t, unmirrored) != digestsOf(t, mirrored) {

@@ -24,7 +24,7 @@ type workflow struct {
 				} `json:"include"`
 			} `json:"matrix"`
 		} `json:"strategy"`
-		Steps       []struct {
+		Steps []struct {
 			Uses string `json:"uses"`
 			Run  string `json:"run"`
 		} `json:"steps"`

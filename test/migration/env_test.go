@@ -228,7 +228,8 @@ func (e *env) startAs(account string, flags ...string) {
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(e.t.Context(), namespace, account, "")
 	e.Expect(err).NotTo(HaveOccurred())
 	e.operator, err = cluster.StartOperator(e.t.Context(), cluster.OperatorOptions{
-		Binary: cluster.FastOperator(e.t), Kubeconfig: kubeconfig, Args: flags, LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
+		Binary: cluster.FastOperator(e.t), Kubeconfig: kubeconfig, Args: flags,
+		LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.running = true

@@ -206,19 +206,24 @@ func (r *runner) inPackage(ctx context.Context, l *listed) error {
 	return r.try(ctx, p, mutants)
 }
 
-func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
-	scratch, err := os.MkdirTemp("", "mutate-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(scratch)
+// importersOf returns the packages whose tests judge the mutants of a package, too.
+func (r *runner) importersOf(p *loaded) []*listed {
 	var importers []*listed
 	for _, l := range r.world.packages {
 		if r.importers && l.imports(p.ImportPath) && l.ImportPath != p.ImportPath {
 			importers = append(importers, l)
 		}
 	}
-	j, err := newJudge(ctx, scratch, p, mutants, importers, r.suites)
+	return importers
+}
+
+func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
+	scratch, err := os.MkdirTemp("", "mutate-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	j, err := newJudge(ctx, scratch, p, mutants, r.importersOf(p), r.suites)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
@@ -122,7 +122,7 @@ func requiredVersion(write fault.Record) string {
 		_ = json.Unmarshal(write.Body, &patch)
 		return patch.Metadata.ResourceVersion
 	}
-	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(write.Body, nil, nil) // JSON or protobuf
+	decoded, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(write.Body, nil, nil) // JSON or protobuf
 	deletion, is := decoded.(*metav1.DeleteOptions)
 	if err != nil || !is || deletion.Preconditions == nil || deletion.Preconditions.ResourceVersion == nil {
 		return ""
