@@ -174,9 +174,7 @@ func (c *trial) foresee(e *edit) foreseen {
 func (c *trial) applied(e *edit, plan foreseen) objects {
 	c.t.Helper()
 	before := c.stack()
-	for _, one := range c.objects(e) {
-		c.Expect(c.write(one)).To(Succeed())
-	}
+	c.writeAll(c.objects(e))
 	after := c.settled()
 	c.result.Changes += len(plan.Objects)
 	named := strings.Join(plan.Notes, "\n")

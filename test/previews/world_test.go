@@ -36,6 +36,8 @@ type world struct {
 	t       *testing.T
 	cluster *cluster.Cluster
 	client  client.Client
+	// operator runs on the cluster.
+	operator *cluster.Operator
 	// plugin is the user's program, and dir the folder with the programs that it runs, and with files.
 	plugin, dir string
 }
@@ -78,6 +80,7 @@ func newWorld(t *testing.T, binaries programs) *world {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(running.Stop()).To(Succeed()) })
+	w.operator = running
 	return w
 }
 
@@ -107,6 +110,17 @@ func (w *world) run(in string, args ...string) printed {
 		w.Expect(err).NotTo(HaveOccurred())
 	}
 	return printed{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+// writeAll writes the objects of an edit while the operator does not run, as it would otherwise follow a part of them:
+// a preview is one of the whole edit.
+func (w *world) writeAll(objects []*unstructured.Unstructured) {
+	w.t.Helper()
+	w.operator.Freeze()
+	defer w.operator.Thaw()
+	for _, one := range objects {
+		w.Expect(w.write(one)).To(Succeed())
+	}
 }
 
 // stackKinds are those of the stack's objects on a cluster without the Prometheus operator.
