@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/explain"
@@ -86,6 +88,14 @@ func TestReasonsOfAPod(t *testing.T) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 				Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
 			}}
+		}
+	}
+	exited := func(code int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "first", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+				{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}},
+			}
 		}
 	}
 	changed := func(n *corev1.Node, change func(*corev1.Node)) *corev1.Node {
@@ -245,14 +255,80 @@ func TestReasonsOfAPod(t *testing.T) {
 			})},
 			want: []string{explain.NodeGPUsNotReady}, message: "stage Driver", next: "kubectl gpu explain node/a",
 		},
+		"neither MIG devices nor GPUs": {
+			pod: pod("nvidia.com/mig-1g.10gb=1"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu.shared=7")},
+			want: []string{explain.ResourceNotOffered}, next: "request one of the resources that nodes offer",
+		},
+		"neither shares nor GPUs": {
+			pod: pod("nvidia.com/gpu.shared=1"), nodes: []*corev1.Node{node("a", "nvidia.com/mig-1g.10gb=7")},
+			want: []string{explain.ResourceNotOffered}, next: "request one of the resources that nodes offer",
+		},
+		"taints that keep no pod away": {
+			pod: pod("nvidia.com/gpu=1", func(p *corev1.Pod) {
+				p.Spec.Tolerations = []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists}}
+			}),
+			nodes: []*corev1.Node{changed(node("a", "nvidia.com/gpu=8"), func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{
+					{Key: "team", Effect: corev1.TaintEffectPreferNoSchedule},
+					{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule},
+				}
+			})},
+			want: []string{explain.OtherConstraint}, message: "has not reported",
+		},
+		"full nodes": {
+			pod: pod("nvidia.com/gpu=8"), nodes: []*corev1.Node{node("b", "nvidia.com/gpu=8"), node("a", "nvidia.com/gpu=8")},
+			usage: func() *overview.Usage {
+				u := usage("a", "nvidia.com/gpu=1")
+				u.Set(pod("nvidia.com/gpu=1", on("b"), func(p *corev1.Pod) { p.UID = "third" }))
+				return u
+			}(),
+			want: []string{explain.NotEnoughFree},
+		},
+		"a handler that containerd lacks": {
+			pod: pod("nvidia.com/gpu=1", on("a"), waiting("ContainerCreating")),
+			events: []corev1.Event{event("Other", "x"), event("FailedCreatePodSandBox", `RuntimeHandler "nvidia" not supported`),
+				event("Other", "x")},
+			want: []string{explain.RuntimeHandlerMissing}, next: "kubectl gpu explain node/a",
+		},
+		"a handler that CRI-O lacks": {
+			pod:    pod("nvidia.com/gpu=1", on("a"), waiting("ImagePullBackOff")),
+			events: []corev1.Event{event("FailedCreatePodSandBox", "failed to find runtime handler nvidia from runtime list")},
+			want:   []string{explain.RuntimeHandlerMissing}, next: "kubectl gpu explain node/a",
+		},
+		"a sandbox that another cause keeps from starting": {
+			pod:    pod("nvidia.com/gpu=1", on("a"), waiting("ContainerCreating")),
+			events: []corev1.Event{event("FailedCreatePodSandBox", "no address left")},
+		},
+		"a handler that was missing before the container ended": {
+			pod:    pod("nvidia.com/gpu=1", on("a"), exited(3)),
+			events: []corev1.Event{event("FailedCreatePodSandBox", `no runtime for "nvidia" is configured`)},
+		},
+		"an init container that runs, on a node beside one that is not ready": {
+			pod: pod("nvidia.com/gpu=1", on("a"), func(p *corev1.Pod) {
+				p.Status.InitContainerStatuses = []corev1.ContainerStatus{
+					{Name: "sidecar", Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+					{Name: "waits", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}},
+					{Name: "runs", Started: new(false), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+				}
+			}),
+			nodes: []*corev1.Node{changed(node("b"), func(n *corev1.Node) {
+				n.Status.Conditions[0].Status = corev1.ConditionFalse
+			}), node("a")},
+		},
+		"an exit code": {
+			pod:  pod("nvidia.com/gpu=1", on("a"), exited(3), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+			want: []string{explain.Ended}, message: "exit code 3",
+		},
 		"running": {pod: pod("nvidia.com/gpu=1", on("a"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })},
 	}
+	whole := map[string]explain.Pod{}
 	for name, test := range tests {
+		got := explain.OfPod(explain.PodInput{
+			Pod: test.pod, Events: test.events, Nodes: test.nodes, Usage: test.usage, Reasons: all(t),
+		})
+		whole[name] = got
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := explain.OfPod(explain.PodInput{
-				Pod: test.pod, Events: test.events, Nodes: test.nodes, Usage: test.usage, Reasons: all(t),
-			})
 			var found []string
 			for _, f := range got.Findings {
 				g.Expect(f.Message).NotTo(BeEmpty(), f.Reason)
@@ -266,6 +342,20 @@ func TestReasonsOfAPod(t *testing.T) {
 			}
 		})
 	}
+	golden(t, "pods", whole)
+}
+
+// golden compares a value with testdata/NAME.golden. UPDATE_GOLDEN=1 writes the file.
+func golden(t *testing.T, name string, value any) {
+	t.Helper()
+	g := NewWithT(t)
+	found, err := yaml.Marshal(value)
+	g.Expect(err).NotTo(HaveOccurred())
+	path := "testdata/" + name + ".golden"
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		g.Expect(os.WriteFile(path, found, 0o600)).To(Succeed())
+	}
+	g.Expect(os.ReadFile(path)).To(BeEquivalentTo(found))
 }
 
 // gpusAndMore offers whole GPUs, shares and MIG devices by a device plugin.
@@ -516,6 +606,23 @@ func TestOtherCausesOfANode(t *testing.T) {
 		v1.ConditionCRDOutdated, v1.ReasonGPULost, v1.ReasonUpgradeBlocked, explain.Cordoned,
 	}))
 	g.Expect(seen.Upgrade).To(Equal("drain-required"))
+	operand := func(app, name string, ready corev1.ConditionStatus) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+			},
+		}
+	}
+	other := v1.NodeStatus{Name: "0", Upgrade: &v1.NodeUpgradeStatus{Reason: v1.ReasonUpgradeQueued, Message: "of another"}}
+	beside := policy
+	beside.Status.Nodes = append([]v1.NodeStatus{other}, policy.Status.Nodes...)
+	golden(t, "node", explain.OfNode(explain.NodeInput{
+		Node: n, Overview: seen, Policy: &beside, Reasons: known, Namespace: "gpus", Pods: []corev1.Pod{
+			operand("b", "b-2", corev1.ConditionTrue), operand("b", "b-1", corev1.ConditionTrue),
+			operand("a", "z", corev1.ConditionTrue), operand("c", "c", corev1.ConditionFalse),
+		},
+	}))
 	next := func(annotation, record string) string {
 		n.Annotations = map[string]string{annotation: record}
 		all := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &policy, Reasons: known}).Findings
@@ -538,6 +645,7 @@ func TestOtherCausesOfANode(t *testing.T) {
 	}
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	unseen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{bare}}).Nodes[0]
+	golden(t, "bare", explain.OfNode(explain.NodeInput{Node: bare, Overview: unseen}))
 	g.Expect(reasonsOf(explain.NodeInput{Node: bare, Overview: unseen})).To(Equal([]string{"NoClusterPolicy",
 		"NotReported"}))
 }

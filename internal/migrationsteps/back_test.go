@@ -243,6 +243,30 @@ func TestBackLeavesWhatNVIDIAsOperatorUpdates(t *testing.T) {
 	documents := append(setOf("nvidia-driver-daemonset", "p22"), fmt.Sprintf(ownPolicy, ""), nodeOf("a", "22.04", ""),
 		podOf("nvidia-driver-daemonset", "p22", "a"))
 	g.Expect(actions(backOf(g, parsed(g, documents...)).Steps())).To(Equal([]string{"unhold cluster-policy"}))
+	for _, changed := range [][2]string{
+		{"matchLabels: {app: nvidia-driver-daemonset}", "matchLabels: {app: other}"},
+		{"uid: nvidia-driver-daemonset, controller", "uid: another, controller"},
+		{"name: nvidia-driver-daemonset\n      namespace: ns\n      uid", "name: other\n      namespace: ns\n      uid"},
+	} {
+		text := strings.Replace(strings.Join(documents, "---\n"), changed[0], changed[1], 1)
+		g.Expect(actions(backOf(g, parsed(g, strings.Split(text, "---\n")...)).Steps())).
+			To(HaveExactElements("unhold cluster-policy", HavePrefix("orphan"), HavePrefix("move"), HavePrefix("create")))
+	}
+	toolkit := strings.Replace(podOf("toolkit", "p22", "a"), "operand: driver", "operand: container-toolkit", 1)
+	g.Expect(backOf(g, parsed(g, append(documents, toolkit)...)).Report().Notes).To(ConsistOf(
+		HavePrefix("set driver.upgradePolicy.autoUpgrade to false")))
+}
+
+// A pod that NVIDIA's DaemonSet has adopted stays as it is, and the others get its labels.
+func TestBackMovesTheRest(t *testing.T) {
+	g := NewWithT(t)
+	theirs := strings.ReplaceAll(setOf("nvidia-driver-daemonset", "p22")[0], "digest: d", "other: d")
+	documents := append(setOf("nvidia-driver-daemonset-p24", "p24"), theirs, nodeOf("a", "22.04", ""),
+		nodeOf("b", "24.04", ""), podOf("nvidia-driver-daemonset", "p22", "a"),
+		podOf("nvidia-driver-daemonset-p24", "p24", "b"))
+	g.Expect(actions(backOf(g, parsed(g, documents...)).Steps())).To(Equal([]string{
+		"orphan nvidia-driver-daemonset-p24", "move nvidia-driver-daemonset-p24-b",
+	}))
 }
 
 // A node whose pod only the anchor keeps gets the label first by which NVIDIA's DaemonSet selects it.
@@ -277,7 +301,13 @@ func TestBackOnOpenShift(t *testing.T) {
 	text, err := json.Marshal(steps[6].Patch)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(text)).To(And(ContainSubstring(`"image":"driver:p2"`), ContainSubstring(
-		`"feature.node.kubernetes.io/system-os_release.OSTREE_VERSION":"418.2-0"`)))
+		`"feature.node.kubernetes.io/system-os_release.OSTREE_VERSION":"418.2-0"`),
+		ContainSubstring(`"openshift.driver-toolkit":"true","openshift.driver-toolkit.rhcos":"418.2-0"`)))
+
+	named := setOf("nvidia-driver-daemonset-418.1-0", "p1")
+	documents = append(named, coreOS("a", "418.1-0"), podOf("nvidia-driver-daemonset-418.1-0", "p1", "a"),
+		fmt.Sprintf(ownPolicy, ""))
+	g.Expect(actions(backOf(g, parsed(g, documents...)).Steps())).To(Equal([]string{"unhold cluster-policy"}))
 }
 
 func TestThePolicyThatHasBeenActiveIsActive(t *testing.T) {
@@ -385,6 +415,7 @@ func TestBackFindsTheNamespace(t *testing.T) {
 	theirs, own := deployment("DRIVER_IMAGE"), deployment(OwnVariable)
 	theirs.SetNamespace("a")
 	own.SetNamespace("b")
+	g.Expect((&Cluster{}).Namespace()).To(BeEmpty())
 	objects := []*unstructured.Unstructured{object(kindDaemonSet, "of-others", "")}
 	g.Expect(backOf(g, objects).namespace).To(BeEmpty())
 	for _, step := range []struct {
@@ -412,25 +443,25 @@ func TestBackNeedsObjectsThatCanBeRead(t *testing.T) {
 
 // A DaemonSet is NVIDIA's once its operator has written it, and, but for the driver, once its pods have been replaced.
 func TestBackIsNotTakenOver(t *testing.T) {
-	const ready = "{observedGeneration: 2, updatedNumberScheduled: 1, desiredNumberScheduled: 1}"
+	const updated = "{observedGeneration: 2, updatedNumberScheduled: 1, desiredNumberScheduled: 1}"
 	const hash = "nvidia.com/last-applied-hash: h"
 	for name, test := range map[string]struct {
 		set, labels, annotations, status string
 		left                             bool
 	}{
-		"updated":             {"nvidia-dcgm", "", hash, ready, false},
-		"not written":         {"nvidia-dcgm", "", "", ready, true},
-		"not observed":        {"nvidia-dcgm", "", hash, strings.Replace(ready, "2", "1", 1), true},
-		"with outdated pods":  {"nvidia-dcgm", "", hash, strings.Replace(ready, "Scheduled: 1}", "Scheduled: 2}", 1), true},
-		"with more pods":      {"nvidia-dcgm", "", hash, strings.Replace(ready, "Scheduled: 1,", "Scheduled: 2,", 1), false},
+		"updated":             {"nvidia-dcgm", "", hash, updated, false},
+		"not written":         {"nvidia-dcgm", "", "", updated, true},
+		"not observed":        {"nvidia-dcgm", "", hash, strings.Replace(updated, "2", "1", 1), true},
+		"with outdated pods":  {"nvidia-dcgm", "", hash, strings.Replace(updated, "Scheduled: 1}", "Scheduled: 2}", 1), true},
+		"with more pods":      {"nvidia-dcgm", "", hash, strings.Replace(updated, "Scheduled: 1,", "Scheduled: 2,", 1), false},
 		"a driver":            {"nvidia-driver-daemonset", "", hash, "{}", false},
 		"a driver of CoreOS":  {"nvidia-driver-daemonset-418", "", "", "{}", true},
 		"another by its name": {"nvidia-dcgm-418", "", "", "{}", false},
 		"of others":           {"of-others", "", "", "{}", false},
-		"by its operand":      {"renamed", "nvidia.com/gpu-operator.operand: dcgm", "", ready, true},
+		"by its operand":      {"renamed", "nvidia.com/gpu-operator.operand: dcgm", "", updated, true},
 		"applied by this operator": {
 			"nvidia-dcgm", "nvidia.com/gpu-operator.operand: dcgm, app.kubernetes.io/managed-by: gpu-operator",
-			hash + ", nvidia.com/gpu-operator.digest: d", ready, true,
+			hash + ", nvidia.com/gpu-operator.digest: d", updated, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package migrationsteps
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,9 +94,9 @@ func (b *Back) Finish() []Step {
 	releases := b.ownReleases()
 	for _, object := range b.sorted() {
 		switch {
-		case b.isOnlyOurs(object), slices.Contains(releases, recordOf(object)):
+		case b.isOnlyOurs(object), releases[recordOf(object)]:
 			steps = append(steps, step(ActionDelete, object))
-		case slices.Contains(releases, releaseOf(object)):
+		case releases[releaseOf(object)]:
 			release := step(ActionRelease, object)
 			release.Annotations = []string{releaseName, releaseNamespace}
 			steps = append(steps, release)
@@ -150,7 +149,7 @@ func isPlaced(ds *unstructured.Unstructured) bool {
 }
 
 // ownReleases returns the releases of Helm that this operator is from, without that of NVIDIA's.
-func (b *Back) ownReleases() []Release {
+func (b *Back) ownReleases() map[Release]bool {
 	found := map[Release]bool{}
 	for _, object := range b.Objects {
 		if slices.Contains(leftoverKinds, object.GetKind()) && b.isOnlyOurs(object) {
@@ -162,7 +161,7 @@ func (b *Back) ownReleases() []Release {
 	for _, deployment := range theirs {
 		delete(found, releaseOf(deployment))
 	}
-	return sortedReleases(found)
+	return found
 }
 
 // unmark returns the step that removes this operator's labels and annotations from an object, and sets labels; false if
@@ -276,7 +275,7 @@ func (b *Back) revisionOf(ds *appsv1.DaemonSet) string {
 	return newest.Labels[appsv1.ControllerRevisionHashLabelKey]
 }
 
-// unmarkNodes returns the steps for the nodes.
+// unmarkNodes returns the steps for the nodes, in the order of their names.
 func (b *Back) unmarkNodes() []Step {
 	var steps []Step
 	for i := range b.nodes {
@@ -287,6 +286,5 @@ func (b *Back) unmarkNodes() []Step {
 			steps = append(steps, s)
 		}
 	}
-	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Name, b.Name) })
 	return steps
 }

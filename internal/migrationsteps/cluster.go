@@ -122,7 +122,7 @@ func isTheirs(object *unstructured.Unstructured) bool {
 
 // releases returns the releases of Helm that NVIDIA's operator, its policies and its discovery are from, without that
 // of this operator.
-func (c *Cluster) releases() []Release {
+func (c *Cluster) releases() map[Release]bool {
 	theirs, own := c.deployments()
 	found := map[Release]bool{}
 	for _, objects := range [][]*unstructured.Unstructured{theirs, c.ofKind(kindPolicy), c.Objects} {
@@ -137,18 +137,7 @@ func (c *Cluster) releases() []Release {
 	for _, deployment := range own {
 		delete(found, releaseOf(deployment))
 	}
-	return sortedReleases(found)
-}
-
-func sortedReleases(found map[Release]bool) []Release {
-	releases := make([]Release, 0, len(found))
-	for release := range found {
-		releases = append(releases, release)
-	}
-	slices.SortFunc(releases, func(a, b Release) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return releases
+	return found
 }
 
 // described returns the names of objects, in the order of kinds, namespaces and names.

@@ -87,7 +87,9 @@ status: {conditions: [{type: Ready, status: "True"}]}
 	definition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: nodefeatures.nfd.k8s-sigs.io, annotations: {api-approved.kubernetes.io: unapproved}}
+metadata:
+  name: nodefeatures.nfd.k8s-sigs.io
+  annotations: {api-approved.kubernetes.io: unapproved, controller-gen.kubebuilder.io/version: v0}
 `
 	rule = `
 apiVersion: nfd.k8s-sigs.io/v1alpha1
@@ -128,10 +130,17 @@ func discovering(t *testing.T) *Cluster {
 	t.Helper()
 	gpuFeature := decoded(t, feature)
 	gpuFeature.SetName("nvidia-features-for-gpu-0")
+	ofNobody := kept(object("Secret", "of-nobody", ""))
+	ofNobody.SetAnnotations(map[string]string{ResourcePolicy: Keep})
 	return &Cluster{Objects: []*unstructured.Unstructured{
 		decoded(t, labelled), decoded(t, discoveryPod), decoded(t, definition), kept(decoded(t, rule)), decoded(t, feature),
 		gpuFeature, kept(decoded(t, worker)), kept(object("Deployment", "nfd-master", "")),
 		kept(object("ServiceAccount", "nfd", "")), kept(object("Role", "nfd-worker", "")),
+		// What does not count: objects that are not kept, or of no release, a plain node, and what others have.
+		object("Secret", "not-kept", "helm nfd"), object("Secret", "of-others", "kept"), ofNobody,
+		decoded(t, "apiVersion: v1\nkind: Node\nmetadata: {name: plain}\nstatus: {conditions: [{type: Ready, status: \"True\"}]}"),
+		decoded(t, strings.ReplaceAll(definition, "nodefeatures.nfd.k8s-sigs.io", "foos.example.com")),
+		decoded(t, strings.NewReplacer("discovery", "other", "True", "False").Replace(discoveryPod)),
 	}}
 }
 
@@ -152,13 +161,26 @@ func TestHandOver(t *testing.T) {
 	g.Expect(c.HandOverNotes(false)).To(ConsistOf(HaveSuffix(
 		": feature.node.kubernetes.io/cpu-model.family, nvidia.com/gds.capable")))
 	g.Expect(texts(c.HandOver(true))).To(Equal(append(append(before, "removeLabels Node "), after...)))
+	for _, s := range c.HandOver(true)[3:6] {
+		g.Expect(s.Nodes).To(Equal([]string{"gpu-0"}), string(s.Action))
+	}
 	g.Expect(c.HandOverNotes(true)).To(BeEmpty())
 
+	elsewhere := c.Objects[4].DeepCopy()
+	elsewhere.SetNamespace("other")
+	all := &Cluster{Objects: append(c.Objects[:len(c.Objects):len(c.Objects)], elsewhere)}
+	g.Expect(texts(all.HandOver(false))).To(ContainElements("deleteAll NodeFeature nvidia/", "deleteAll NodeFeature other/"))
+	g.Expect((&Cluster{}).HandOverNotes(false)).To(BeEmpty())
+
+	c.Objects[2].SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "x"})
+	g.Expect(texts(c.HandOver(false))).NotTo(ContainElement(ContainSubstring("CustomResourceDefinition")))
+	c.Objects[2].SetAnnotations(nil)
 	c.Objects[2].SetLabels(map[string]string{"app": "of-others"})
 	g.Expect(texts(c.HandOver(false))).NotTo(ContainElement(ContainSubstring("CustomResourceDefinition")))
 	g.Expect(c.HandOverNotes(true)).To(ConsistOf(ContainSubstring("nodefeatures.nfd.k8s-sigs.io stays")))
 
 	c.Objects = c.Objects[:3]
+	g.Expect(c.HandOverNotes(true)).To(BeEmpty(), "nothing of NVIDIA's chart is left")
 	g.Expect(c.HandOver(false)).To(BeEmpty(), "nothing of NVIDIA's chart is left")
 	g.Expect(texts(c.HandOver(true))).To(Equal([]string{"removeLabels Node "}))
 }
@@ -183,6 +205,29 @@ func TestHandOverRefusal(t *testing.T) {
 		"GPU features in a NodeFeature": {
 			func(c *Cluster) { c.Objects = append(c.Objects, decoded(t, features)) }, "remove USE_NODE_FEATURE_API",
 		},
+		"a rule with the name of a node": {
+			func(c *Cluster) {
+				named := decoded(t, strings.Replace(feature, "kind: NodeFeature", "kind: NodeFeatureRule", 1))
+				c.Objects = append(c.Objects, named)
+			}, "NodeFeatureRule nvidia/gpu-0 is for",
+		},
+		"node discovery that is not ready": {
+			func(c *Cluster) {
+				c.Objects[1] = decoded(t, strings.Replace(discoveryPod, `"True"`, `"False"`, 1))
+			}, "on 1 of the nodes",
+		},
+		"another pod": {
+			func(c *Cluster) { c.Objects[1].SetLabels(nil) }, "on 1 of the nodes",
+		},
+		"nothing of NVIDIA's chart": {
+			func(c *Cluster) { c.Objects = append(c.Objects[:1:1], decoded(t, rule)) }, "",
+		},
+		"a node that is not ready": {
+			func(c *Cluster) {
+				down := decoded(t, strings.Replace(labelled, `status: "True"`, `status: "False"`, 1))
+				c.Objects = append([]*unstructured.Unstructured{down}, c.Objects[2:]...)
+			}, "",
+		},
 		"no node discovery": {
 			func(c *Cluster) { c.Objects = append(c.Objects[:1:1], c.Objects[2:]...) }, "on 1 of the nodes",
 		},
@@ -192,6 +237,10 @@ func TestHandOverRefusal(t *testing.T) {
 			g := NewWithT(t)
 			c := discovering(t)
 			test.change(c)
+			if test.want == "" {
+				g.Expect(c.HandOverRefusal()).To(BeEmpty())
+				return
+			}
 			g.Expect(c.HandOverRefusal()).To(ContainSubstring(test.want))
 		})
 	}
@@ -214,6 +263,11 @@ func TestStaleFeatures(t *testing.T) {
 	})
 	owner.SetAnnotations(map[string]string{"nvidia.com/gpu-operator.digest": "one"})
 	g.Expect(texts(c.Finish())).To(Equal([]string{"delete NodeFeature nvidia/nvidia-features-for-gpu-0"}))
+	writes := decoded(t, features)
+	writes.SetName("writes-features")
+	c.Objects = append(c.Objects, writes)
+	g.Expect(c.Finish()).To(BeEmpty(), "it is still written")
+	c.Objects = c.Objects[:3]
 	unstructured.RemoveNestedField(reported.Object, "spec", "labels")
 	g.Expect(c.Finish()).To(BeEmpty(), "a label would be missing")
 }

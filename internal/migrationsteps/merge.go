@@ -227,7 +227,7 @@ func (b *Back) create(g *group) (Step, error) {
 // group has it. The DaemonSets themselves may have been deleted; their revisions stay.
 func (b *Back) template(g *group) (*corev1.PodTemplateSpec, error) {
 	first := slices.MinFunc(g.pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(variantOf(a.Labels), variantOf(b.Labels)), cmp.Compare(a.Name, b.Name))
+		return cmp.Compare(variantOf(a.Labels), variantOf(b.Labels))
 	})
 	var newest *appsv1.ControllerRevision
 	for i := range b.revisions {

@@ -122,7 +122,7 @@ func (c *Cluster) keep() []Step {
 	releases := c.releases()
 	var steps []Step
 	for _, object := range c.sorted() {
-		if slices.Contains(releases, releaseOf(object)) && object.GetAnnotations()[ResourcePolicy] != Keep {
+		if releases[releaseOf(object)] && object.GetAnnotations()[ResourcePolicy] != Keep {
 			steps = append(steps, step(ActionKeep, object))
 		}
 	}
@@ -151,12 +151,12 @@ func (c *Cluster) Finish() []Step {
 	_, own := c.deployments()
 	stale := c.staleFeatures()
 	for _, object := range c.sorted() {
-		others := slices.Contains(releases, releaseOf(object))
+		others := releases[releaseOf(object)]
 		switch {
 		case slices.Contains(stale, object):
 			steps = append(steps, step(ActionDelete, object))
 		case isDiscovery(object):
-		case slices.Contains(releases, recordOf(object)), isLeft(object, others) && !c.isUsed(object),
+		case releases[recordOf(object)], isLeft(object, others) && !c.isUsed(object),
 			len(own) > 0 && isUnclaimed(object):
 			steps = append(steps, step(ActionDelete, object))
 		case others, object.GetAnnotations()[ResourcePolicy] == Keep && releaseOf(object) != (Release{}):

@@ -83,13 +83,17 @@ func texts(steps []Step) []string {
 
 func TestFinish(t *testing.T) {
 	g := NewWithT(t)
+	ours := object("ServiceAccount", "nvidia-mig-manager", "kept")
+	ours.SetAnnotations(map[string]string{
+		releaseName: "ours", releaseNamespace: "nvidia", ResourcePolicy: Keep,
+	})
 	c := Cluster{Objects: []*unstructured.Unstructured{
 		object("ClusterPolicy", "cluster-policy", "kept"), object("DaemonSet", "nfd-worker", "kept nfd"),
 		object("ServiceAccount", "nvidia-driver", ""), object("Role", "nvidia-driver", "owned"),
 		object("ClusterRole", "nvidia-driver", "owned"), object("ClusterRole", "of-others", ""),
 		object("ServiceAccount", "nvidia-device-plugin-mps-control-daemon", "owned"), record("theirs"), record("ours"),
 		object("ServiceAccount", "gpu-operator", "kept"), object("ServiceAccount", "upgrade-crd", "kept"),
-		object("ClusterRole", "gpu-operator", "kept"),
+		object("ClusterRole", "gpu-operator", "kept"), ours,
 	}}
 	g.Expect(c.FinishRefusal()).To(ContainSubstring("is not installed"))
 	c.Objects = append(c.Objects, deployment(OwnVariable), object("DaemonSet", "nvidia-dcgm", "owned"))
@@ -101,8 +105,10 @@ func TestFinish(t *testing.T) {
 		"delete Role nvidia/nvidia-driver",
 		"delete Secret nvidia/sh.helm.release.v1.theirs.v1",
 		"release ServiceAccount nvidia/gpu-operator",
-		"delete ServiceAccount nvidia/nvidia-device-plugin-mps-control-daemon", "delete ServiceAccount nvidia/upgrade-crd",
+		"delete ServiceAccount nvidia/nvidia-device-plugin-mps-control-daemon",
+		"release ServiceAccount nvidia/nvidia-mig-manager", "delete ServiceAccount nvidia/upgrade-crd",
 	}))
+	g.Expect(c.Finish()[7].Annotations).To(ConsistOf(ResourcePolicy), "the release is this operator's")
 	g.Expect(c.Finish()[0].Annotations).To(ConsistOf(ResourcePolicy, releaseName, releaseNamespace))
 	g.Expect(texts(c.Stop())).To(BeEmpty())
 }

@@ -1,11 +1,13 @@
 package validate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,6 +136,25 @@ func TestRecheckMissesNothingNew(t *testing.T) {
 	n.Expect(n.check()).To(BeEmpty())
 }
 
+// A reason names two of the lost GPUs. A GPU that was not bound before is not lost, and counts for none.
+func TestRecheckNamesFewOfManyGPUs(t *testing.T) {
+	g := NewWithT(t)
+	before := presence{
+		Bound: []string{"d", "c", "b", "a"}, Listed: map[string]string{"a": "0", "b": "1", "c": "2", "d": "", "e": "4"},
+		Nodes: []string{"nvidia1", "nvidia2"},
+	}
+	now := presence{Bound: []string{"a", "b", "d"}, Listed: map[string]string{"a": "0", "b": "1"}}
+	g.Expect(lossOf(before, now)).To(Equal(&Loss{GPUs: 3, reason: "3 of 4 GPUs lost since the validation: b has no device " +
+		"node /dev/nvidia1, c is not bound to the driver on the bus and 1 more; see the kernel log, and reset the GPU or " +
+		"reboot the node"}))
+	now.Bound = nil
+	g.Expect(lossOf(before, now)).To(HaveField("GPUs", 0), "no GPU can be used")
+	g.Expect(lossOf(now, before)).To(BeNil())
+	for before, now := range map[string]string{"": "580.95.05", "580.95.05": "", "590.10": "590.10"} {
+		g.Expect(driverLoss(presence{Version: before}, presence{Version: now})).To(BeEmpty())
+	}
+}
+
 // Another boot or another driver is validated anew, and nothing is checked meanwhile.
 func TestRecheckPauses(t *testing.T) {
 	n := newRecheckedNode(t)
@@ -195,4 +216,45 @@ func TestRecheckConfirms(t *testing.T) {
 	next.Log = slog.New(slog.NewTextHandler(said, nil))
 	n.Expect(next.Run(t.Context())).To(MatchError(ContainSubstring("/dev/nvidia1")), "the next run confirms it")
 	n.Expect(said.Contents()).To(BeEmpty(), "at once")
+}
+
+// What the checks wait for, and what they cannot read, is logged, once for each change, and ends nothing.
+func TestRecheckSaysWhatItCannotCheck(t *testing.T) {
+	n := newRecheckedNode(t)
+	r, out := n.recheck(), &bytes.Buffer{}
+	r.Log = slog.New(slog.NewTextHandler(out, nil))
+	said := func(want string) {
+		t.Helper()
+		for range 2 {
+			loss, err := r.check()
+			n.Expect(loss).To(BeNil())
+			n.Expect(err).NotTo(HaveOccurred())
+		}
+		if want == "" {
+			n.Expect(out.String()).To(BeEmpty())
+		} else {
+			n.Expect(strings.Count(out.String(), want)).To(Equal(1), out.String())
+			n.Expect(strings.Count(out.String(), "\n")).To(Equal(1), out.String())
+		}
+		out.Reset()
+	}
+	said("")
+	n.remove("markers/driver-ready")
+	said(`level=INFO msg="checks are paused while the driver is not validated" because=`)
+	n.Expect(n.markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
+	said(`level=INFO msg="checks go on: the driver is validated"`)
+	n.write("presence.json", "{")
+	said(`level=WARN msg="what the node had when it was validated cannot be read, and is noted anew" because=`)
+
+	fails := func(stateFile, want string) {
+		t.Helper()
+		r.StateFile = n.path(stateFile)
+		loss, err := r.check()
+		n.Expect(loss).To(BeNil(), want)
+		n.Expect(err).To(MatchError(ContainSubstring(want)), stateFile)
+	}
+	fails("markers", "read what the node had when it was validated: ")
+	n.remove("sys/bus/pci/devices")
+	n.write("sys/bus/pci/devices", "no folder")
+	fails("presence.json", "the GPUs on the bus cannot be read: ")
 }
