@@ -77,6 +77,9 @@ func validateFile(ctx context.Context, file string, in io.Reader, out io.Writer)
 			continue
 		}
 		problems, notes, err := checkObject(ctx, definition, document)
+		if err == nil && len(problems) == 0 && definition.Kind == v1.ClusterPolicyKind {
+			problems, err = unknownContainers(document)
+		}
 		if err != nil {
 			return err
 		}
@@ -187,12 +190,20 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	for _, note := range fieldnotes.Of(policy.Spec) {
 		notes = append(notes, "note: "+strings.TrimSuffix(note, "."))
 	}
-	catalogue, err := operands.Catalogue()
+	catalogue, err := catalogue()
 	if err != nil {
-		return nil, nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in this program: %w", err)
+		return nil, nil, err
 	}
 	problems, unread := impossibleOf(policy.Spec, catalogue)
-	return append(problems, unknownContainers(policy.Spec, catalogue)...), append(notes, unread...), nil
+	return problems, append(notes, unread...), nil
+}
+
+func catalogue() (operand.Catalogue, error) {
+	all, err := operands.Catalogue()
+	if err != nil {
+		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in this program: %w", err)
+	}
+	return all, nil
 }
 
 // impossibleOf returns what the API server stores and no pod can have of a policy. In the block of an operand that is

@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 
+	"sigs.k8s.io/yaml"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -27,11 +29,19 @@ var systems = []nodeinfo.Facts{
 	},
 }
 
-// unknownContainers returns a sentence for each container for which a policy has resources, and which its pods have on
+// unknownContainers returns a sentence for each container for which a valid policy has resources, and which its pods have on
 // none of the systems: the operator refuses the operand. What it refuses for another reason is not among them.
-func unknownContainers(spec v1.ClusterPolicySpec, catalogue operand.Catalogue) []string {
+func unknownContainers(document []byte) ([]string, error) {
+	policy := v1.ClusterPolicy{}
+	if err := yaml.Unmarshal(document, &policy); err != nil {
+		return nil, err
+	}
+	catalogue, err := catalogue()
+	if err != nil {
+		return nil, err
+	}
 	in := operand.Input{
-		Spec: effective.Of(spec), OperatorImage: image.Own(),
+		Spec: effective.Of(policy.Spec), OperatorImage: image.Own(),
 		DriverToolkit: map[string]string{coreOSRelease: "example.com/driver-toolkit"},
 	}
 	names := map[operand.Name][]string{}
@@ -49,5 +59,5 @@ func unknownContainers(spec v1.ClusterPolicySpec, catalogue operand.Catalogue) [
 		slices.Sort(names[o.Name])
 		unknown = append(unknown, render.UnknownContainers(in.PlacementOf(o), slices.Compact(names[o.Name]))...)
 	}
-	return unknown
+	return unknown, nil
 }

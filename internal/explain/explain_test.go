@@ -614,7 +614,8 @@ func TestOtherCausesOfANode(t *testing.T) {
 			},
 		}
 	}
-	other := v1.NodeStatus{Name: "0", Upgrade: &v1.NodeUpgradeStatus{Reason: v1.ReasonUpgradeQueued, Message: "of another"}}
+	queued := &v1.NodeUpgradeStatus{Reason: v1.ReasonUpgradeQueued, Message: "of another"}
+	other := v1.NodeStatus{Name: "0", Upgrade: queued}
 	beside := policy
 	beside.Status.Nodes = append([]v1.NodeStatus{other}, policy.Status.Nodes...)
 	golden(t, "node", explain.OfNode(explain.NodeInput{

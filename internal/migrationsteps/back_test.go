@@ -449,11 +449,13 @@ func TestBackIsNotTakenOver(t *testing.T) {
 		set, labels, annotations, status string
 		left                             bool
 	}{
-		"updated":             {"nvidia-dcgm", "", hash, updated, false},
-		"not written":         {"nvidia-dcgm", "", "", updated, true},
-		"not observed":        {"nvidia-dcgm", "", hash, strings.Replace(updated, "2", "1", 1), true},
-		"with outdated pods":  {"nvidia-dcgm", "", hash, strings.Replace(updated, "Scheduled: 1}", "Scheduled: 2}", 1), true},
-		"with more pods":      {"nvidia-dcgm", "", hash, strings.Replace(updated, "Scheduled: 1,", "Scheduled: 2,", 1), false},
+		"updated":            {"nvidia-dcgm", "", hash, updated, false},
+		"not written":        {"nvidia-dcgm", "", "", updated, true},
+		"not observed":       {"nvidia-dcgm", "", hash, strings.Replace(updated, "2", "1", 1), true},
+		"with outdated pods": {"nvidia-dcgm", "", hash, strings.Replace(updated, "Scheduled: 1}", "Scheduled: 2}", 1), true},
+		"with more pods": {
+			"nvidia-dcgm", "", hash, strings.Replace(updated, "Scheduled: 1,", "Scheduled: 2,", 1), false,
+		},
 		"a driver":            {"nvidia-driver-daemonset", "", hash, "{}", false},
 		"a driver of CoreOS":  {"nvidia-driver-daemonset-418", "", "", "{}", true},
 		"another by its name": {"nvidia-dcgm-418", "", "", "{}", false},

@@ -138,7 +138,8 @@ func discovering(t *testing.T) *Cluster {
 		kept(object("ServiceAccount", "nfd", "")), kept(object("Role", "nfd-worker", "")),
 		// What does not count: objects that are not kept, or of no release, a plain node, and what others have.
 		object("Secret", "not-kept", "helm nfd"), object("Secret", "of-others", "kept"), ofNobody,
-		decoded(t, "apiVersion: v1\nkind: Node\nmetadata: {name: plain}\nstatus: {conditions: [{type: Ready, status: \"True\"}]}"),
+		decoded(t, "apiVersion: v1\nkind: Node\nmetadata: {name: plain}\n"+
+			"status: {conditions: [{type: Ready, status: \"True\"}]}"),
 		decoded(t, strings.ReplaceAll(definition, "nodefeatures.nfd.k8s-sigs.io", "foos.example.com")),
 		decoded(t, strings.NewReplacer("discovery", "other", "True", "False").Replace(discoveryPod)),
 	}}
@@ -169,7 +170,8 @@ func TestHandOver(t *testing.T) {
 	elsewhere := c.Objects[4].DeepCopy()
 	elsewhere.SetNamespace("other")
 	all := &Cluster{Objects: append(c.Objects[:len(c.Objects):len(c.Objects)], elsewhere)}
-	g.Expect(texts(all.HandOver(false))).To(ContainElements("deleteAll NodeFeature nvidia/", "deleteAll NodeFeature other/"))
+	g.Expect(texts(all.HandOver(false))).To(ContainElements(
+		"deleteAll NodeFeature nvidia/", "deleteAll NodeFeature other/"))
 	g.Expect((&Cluster{}).HandOverNotes(false)).To(BeEmpty())
 
 	c.Objects[2].SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "x"})

@@ -144,12 +144,12 @@ func TestRecheckNamesFewOfManyGPUs(t *testing.T) {
 		Nodes: []string{"nvidia1", "nvidia2"},
 	}
 	now := presence{Bound: []string{"a", "b", "d"}, Listed: map[string]string{"a": "0", "b": "1"}}
-	g.Expect(lossOf(before, now)).To(Equal(&Loss{GPUs: 3, reason: "3 of 4 GPUs lost since the validation: b has no device " +
-		"node /dev/nvidia1, c is not bound to the driver on the bus and 1 more; see the kernel log, and reset the GPU or " +
+	g.Expect(lossOf(before, now)).To(Equal(&Loss{GPUs: 3, reason: "3 of 4 GPUs lost since the validation: b has no " +
+		"device node /dev/nvidia1, c is not bound to the driver on the bus and 1 more; see the kernel log, and reset the GPU or " +
 		"reboot the node"}))
 	now.Bound = nil
 	g.Expect(lossOf(before, now)).To(HaveField("GPUs", 0), "no GPU can be used")
-	g.Expect(lossOf(now, before)).To(BeNil())
+	g.Expect(lossOf(now, before)).To(Succeed())
 	for before, now := range map[string]string{"": "580.95.05", "580.95.05": "", "590.10": "590.10"} {
 		g.Expect(driverLoss(presence{Version: before}, presence{Version: now})).To(BeEmpty())
 	}
@@ -227,7 +227,7 @@ func TestRecheckSaysWhatItCannotCheck(t *testing.T) {
 		t.Helper()
 		for range 2 {
 			loss, err := r.check()
-			n.Expect(loss).To(BeNil())
+			n.Expect(loss).NotTo(HaveOccurred())
 			n.Expect(err).NotTo(HaveOccurred())
 		}
 		if want == "" {
@@ -250,7 +250,7 @@ func TestRecheckSaysWhatItCannotCheck(t *testing.T) {
 		t.Helper()
 		r.StateFile = n.path(stateFile)
 		loss, err := r.check()
-		n.Expect(loss).To(BeNil(), want)
+		n.Expect(loss).NotTo(HaveOccurred(), want)
 		n.Expect(err).To(MatchError(ContainSubstring(want)), stateFile)
 	}
 	fails("markers", "read what the node had when it was validated: ")
