@@ -76,10 +76,7 @@ func validateFile(ctx context.Context, file string, in io.Reader, out io.Writer)
 			}
 			continue
 		}
-		problems, notes, err := checkObject(ctx, definition, document)
-		if err == nil && len(problems) == 0 && definition.Kind == v1.ClusterPolicyKind {
-			problems, err = unknownContainers(document)
-		}
+		problems, notes, err := checkNew(ctx, definition, document)
 		if err != nil {
 			return err
 		}
@@ -100,6 +97,15 @@ func validateFile(ctx context.Context, file string, in io.Reader, out io.Writer)
 	}
 	fmt.Fprintf(out, "%d of %d objects are valid.\n", valid, valid)
 	return nil
+}
+
+// checkNew returns what the API server or the operator would refuse of an object, and what it is only worth to know.
+func checkNew(ctx context.Context, definition crd.Definition, document []byte) (problems, notes []string, err error) {
+	problems, notes, err = checkObject(ctx, definition, document)
+	if err == nil && len(problems) == 0 && definition.Kind == v1.ClusterPolicyKind {
+		problems, err = unknownContainers(document)
+	}
+	return problems, notes, err
 }
 
 // checkNamed returns why the API server would refuse an object that a policy may name, such as a ConfigMap; empty for

@@ -29,8 +29,8 @@ var systems = []nodeinfo.Facts{
 	},
 }
 
-// unknownContainers returns a sentence for each container for which a valid policy has resources, and which its pods have on
-// none of the systems: the operator refuses the operand. What it refuses for another reason is not among them.
+// unknownContainers returns a sentence for each container for which a valid policy has resources, and which its pods
+// have on none of the systems: the operator refuses the operand. What it refuses for another reason is not among them.
 func unknownContainers(document []byte) ([]string, error) {
 	policy := v1.ClusterPolicy{}
 	if err := yaml.Unmarshal(document, &policy); err != nil {

@@ -145,8 +145,8 @@ func TestRecheckNamesFewOfManyGPUs(t *testing.T) {
 	}
 	now := presence{Bound: []string{"a", "b", "d"}, Listed: map[string]string{"a": "0", "b": "1"}}
 	g.Expect(lossOf(before, now)).To(Equal(&Loss{GPUs: 3, reason: "3 of 4 GPUs lost since the validation: b has no " +
-		"device node /dev/nvidia1, c is not bound to the driver on the bus and 1 more; see the kernel log, and reset the GPU or " +
-		"reboot the node"}))
+		"device node /dev/nvidia1, c is not bound to the driver on the bus and 1 more; see the kernel log, and reset the " +
+		"GPU or reboot the node"}))
 	now.Bound = nil
 	g.Expect(lossOf(before, now)).To(HaveField("GPUs", 0), "no GPU can be used")
 	g.Expect(lossOf(now, before)).To(Succeed())
