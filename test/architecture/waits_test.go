@@ -70,6 +70,7 @@ func TestShortWaitsAreFound(t *testing.T) {
 		`g.Consistently(f, "50ms").Should(x)`:                             0,
 		`Eventually(f).WithTimeout(limit).WithPolling(time.Second).Is(x)`: 0,
 		`Eventually(f).Should(x); g.SetDefaultEventuallyTimeout(limit)`:   0,
+		`Eventually(f).Should(x); suite.Run(t, "node", prepare)`:          0,
 		`g.Eventually(f, "5s").Should(x)`:                                 1,
 		`g.Eventually(f, 5*time.Second).Should(x)`:                        1,
 		`g.Eventually(f).WithTimeout(time.Second).Should(x)`:              1,
@@ -123,11 +124,17 @@ func (w *waits) read(path string, text any) error {
 		case *ast.BasicLit:
 			w.readFlag(fmt.Sprint(set.Position(n.Pos()), ": "), n.Value, file)
 		case *ast.CallExpr:
+			w.hasDefault = w.hasDefault || setsDefault(n)
 			w.readCall(fmt.Sprint(set.Position(n.Pos()), ": "), n, limited)
 		}
 		return true
 	})
 	return nil
+}
+
+// setsDefault reports whether a call sets a limit for the waits without one, as package test/suite does.
+func setsDefault(call *ast.CallExpr) bool {
+	return nameOf(call) == "SetDefaultEventuallyTimeout" || types.ExprString(call.Fun) == "suite.Run"
 }
 
 // readFlag adds the limit that a flag gives a program. A limit of a second or less, and one whose message the file
@@ -152,8 +159,6 @@ func has(file *ast.File, text string) (found bool) {
 // readCall adds the limit of a wait, or of the time since a moment. limited are the waits that have one of their own.
 func (w *waits) readCall(at string, call *ast.CallExpr, limited map[*ast.CallExpr]bool) {
 	switch nameOf(call) {
-	case "SetDefaultEventuallyTimeout":
-		w.hasDefault = true
 	case "WithTimeout", "Within":
 		if wait := waitOf(call); wait != nil && len(call.Args) == 1 {
 			limited[wait] = true
