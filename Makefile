@@ -147,6 +147,11 @@ run: image-name build ## Run the manager on this machine against the cluster of 
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
 unit          = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
+# Units that start goroutines or share data between some. The race detector finds nothing in the others, and makes their
+# tests ten times slower.
+concurrent    = $$(git grep -lE '^\s*go (func|[A-Za-z_.]+)\(|"sync(/atomic)?"|/errgroup"|\bchan\b' -- 'cmd/*.go' 'internal/*.go' \
+  ':!*_test.go' ':!internal/controller' \
+  | xargs -n 1 dirname | sort -u | sed 's|^|./|' | xargs)
 # Tests of the repository itself: the race detector finds nothing there.
 rules         = ./test/architecture ./test/contract ./test/specgen ./test/docs/...
 cluster_tests = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*$(left_out)\)$$' | xargs)
@@ -187,16 +192,15 @@ test-clusters: $(GOTESTSUM) ## Run all tests on a real control plane, with a sam
 
 # The race detector multiplies the times that TestLargeCluster measures.
 .PHONY: test-race
-test-race: $(GOTESTSUM) ## Run unit tests, controller suites and one end-to-end test with the race detector
-	$(call go-test,standard-quiet,$$(go list $(unit) | grep -v '^$(module)/internal/controller\(/\|$$\)' | xargs),-race -short)
+test-race: $(GOTESTSUM) ## Run concurrent units, controller suites and one end-to-end test with the race detector
+	$(call go-test,standard-quiet,$(concurrent),-race -short)
 	$(call go-test,standard-quiet,$(suites),-race -count=1 -timeout=30m -skip=TestLargeCluster)
 	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestNodesBecomeReady/newest -timeout=30m)
 
-# What make test runs and make test-race does not, nor make test-node.
+# What make test runs and make test-unit and make test-race do not, nor make test-node.
 .PHONY: test-rest
 test-rest: left_out = \|node
 test-rest: $(GOTESTSUM) test-clusters
-	$(call go-test,standard-quiet,$(rules),-short)
 	$(call go-test,standard-quiet,./internal/controller,-count=1 -run=TestLargeCluster)
 
 # Packages whose code is changed, one place at a time, to see whether a test fails; all places of all take many hours.
@@ -352,18 +356,20 @@ verify: ## Regenerate all generated files and fail if one changes
 	fi
 
 .PHONY: ci ci-parts
-ci: ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
+ci: ## What CI runs: verify, lint, and the tests, of those that make test leaves out a share (TEST_SHARE=1: all of them)
 	@seed=$(or $(SEED),$$(date -u +%Y%m%d)); again="make ci SEED=$$seed repeats what chance selects"; \
 	echo "$$again"; status=0; SEED=$$seed $(MAKE) --no-print-directory ci-parts || status=$$?; echo "$$again"; exit $$status
 
 ci-parts: RERUNS = 1
+# One in three of the tests that make test leaves out, so that CI ends in an hour: each in three days, as the seed is the date.
+ci-parts: export TEST_SHARE ?= 3
 # lint has vetted all packages.
 ci-parts: vet = -vet=off
 # They mostly wait, for the next reading by NVML, for writes that must not come, or for the kubelet: 12 minutes in all.
 ci-parts: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later|at rest)|$\
   TestNVIDIAsPrograms$$/(shared by a ConfigMap|shared under another name|shared by MPS)|$\
   TestNVIDIAsProgramsInject/without CDI
-ci-parts: verify lint test-race test-rest test-operand test-node test-gpu-bundle
+ci-parts: verify lint test-unit test-race test-rest test-operand test-node test-gpu-bundle
 
 ##@ Deploy
 

@@ -70,6 +70,19 @@ func Sample[T any](tb testing.TB, purpose string, from []T, size int, name func(
 	return sample[:min(size, len(sample))]
 }
 
+// Turn reports whether a case runs that is to run in one of so many runs. With seeds that follow each other, as those of
+// CI do, each case has its turn in any that many of them.
+func Turn(tb testing.TB, name string, runs uint64) bool {
+	tb.Helper()
+	return turn(name, Seed(tb), runs)
+}
+
+func turn(name string, seed, runs uint64) bool {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(name)) // It never fails.
+	return sum.Sum64()%runs == seed%runs
+}
+
 // Itself names cases that are texts.
 func Itself(name string) string { return name }
 

@@ -53,3 +53,23 @@ func TestSamples(t *testing.T) {
 	}
 	g.Expect(len(reached)).To(BeNumerically(">", 4), "purposes have samples of their own")
 }
+
+// Each case runs once in so many runs, and these have about as many cases each.
+func TestTurns(t *testing.T) {
+	g, inTurn := NewWithT(t), 0
+	for i := range 300 {
+		name := strconv.Itoa(i)
+		g.Expect(Turn(t, name, 1)).To(BeTrue())
+		if Turn(t, name, 3) {
+			inTurn++
+		}
+		runs := 0
+		for day := range uint64(3) {
+			if turn(name, 20261130+day, 3) {
+				runs++
+			}
+		}
+		g.Expect(runs).To(Equal(1), name)
+	}
+	g.Expect(inTurn).To(BeNumerically("~", 100, 25))
+}
