@@ -19,8 +19,8 @@ OPERATOR_NAMESPACE ?= gpu-operator
 ARGS ?=
 # Additional arguments of go test, for example: make test-unit TESTFLAGS='-run Plan -v'
 TESTFLAGS ?=
-# The seed of what chance selects in tests, a number. In make ci it is the date, so that another commit of the day, such
-# as a mend, is judged by the same sample; it is printed first and last.
+# The seed of what chance selects in tests, a number. In make ci it is the number of the day since 1970, so that
+# another commit of the day, such as a mend, is judged by the same sample, and the next day by the one that follows.
 SEED ?=
 # How often failed tests are rerun. make ci reruns them once, as its machine may be busy. Tests that failed at
 # first are listed at the end of the log: each is a bug, at least of the test.
@@ -357,11 +357,11 @@ verify: ## Regenerate all generated files and fail if one changes
 
 .PHONY: ci ci-parts
 ci: ## What CI runs: verify, lint, and the tests, of those that make test leaves out a share (TEST_SHARE=1: all of them)
-	@seed=$(or $(SEED),$$(date -u +%Y%m%d)); again="make ci SEED=$$seed repeats what chance selects"; \
+	@seed=$(or $(SEED),$$(($$(date +%s) / 86400))); again="make ci SEED=$$seed repeats what chance selects"; \
 	echo "$$again"; status=0; SEED=$$seed $(MAKE) --no-print-directory ci-parts || status=$$?; echo "$$again"; exit $$status
 
 ci-parts: RERUNS = 1
-# One in three of the tests that make test leaves out, so that CI ends in an hour: each in three days, as the seed is the date.
+# One in three of the tests that make test leaves out, so that CI ends in an hour: each in three days, by the seed.
 ci-parts: export TEST_SHARE ?= 3
 # lint has vetted all packages.
 ci-parts: vet = -vet=off

@@ -24,12 +24,15 @@ var (
 	flagFresh = flag.Bool("campaign.fresh", false, "also run points that this operator has already passed")
 )
 
+// sampleOfCI is the number of rows in the sample of make ci.
+const sampleOfCI = 10
+
 // sampledByDefault returns the number of rows in the sample.
 func sampledByDefault() int {
 	if cluster.Sampled() {
 		return 4
 	}
-	return 10
+	return sampleOfCI
 }
 
 func TestMain(m *testing.M) {

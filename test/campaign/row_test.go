@@ -245,9 +245,20 @@ func sampledRows(t *testing.T) []row {
 	if cluster.FullCampaigns() || *flagPoint != "" || *flagRows >= len(all) {
 		return all
 	}
-	selected := slices.DeleteFunc(slices.Clone(all), func(r row) bool { return !r.always })
-	others := slices.DeleteFunc(all, func(r row) bool { return r.always })
-	return append(selected, chance.Sample(t, "rows", others, max(0, *flagRows-len(selected)), row.name)...)
+	always, others := byTurn(all)
+	return append(always, chance.Sample(t, "rows", others, max(0, *flagRows-len(always)), row.name)...)
+}
+
+// byTurn splits rows into those that each sample has, and those that have their turn.
+func byTurn(all []row) (always, others []row) {
+	for _, r := range all {
+		if r.always {
+			always = append(always, r)
+			continue
+		}
+		others = append(others, r)
+	}
+	return always, others
 }
 
 func (r row) name() string { return r.id }
@@ -263,7 +274,7 @@ func chosen(t *testing.T, r row, points []point) ([]point, *spare) {
 	case cluster.FullCampaigns():
 		return points, &spare{}
 	}
-	all := chance.Sample(t, "points of "+r.id, points, len(points), func(p point) string { return p.name })
+	all := chance.InTurn(t, "points of "+r.id, points, r.sample, func(p point) string { return p.name })
 	return all[:min(r.sample, len(all))], &spare{points: all[min(r.sample, len(all)):]}
 }
 

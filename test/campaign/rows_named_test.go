@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,4 +55,11 @@ func TestRowsAreNamedOnce(t *testing.T) {
 			g.Expect(there).To(HaveKey(name), "row %s", r.id)
 		}
 	}
+}
+
+// Each row is among those of one of ten consecutive runs of make ci.
+func TestEachRowHasItsTurn(t *testing.T) {
+	always, others := byTurn(slices.DeleteFunc(rows(), func(r row) bool { return r.points == nil }))
+	NewWithT(t).Expect(10*(sampleOfCI-len(always))).To(BeNumerically(">=", len(others)),
+		"%d rows are always run, and %d have their turn", len(always), len(others))
 }

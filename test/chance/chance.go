@@ -57,21 +57,38 @@ func Of(tb testing.TB, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(Seed(tb), sum.Sum64())) //nolint:gosec // A sample, not a secret.
 }
 
-// Sample returns some of the cases in random order, all of them if there are no more. The choice depends on the seed
-// and on the name of each case, so that a case more or less, or another order, changes it as little as possible.
+// Sample returns some of the cases, all of them if there are no more: the first of InTurn.
 func Sample[T any](tb testing.TB, purpose string, from []T, size int, name func(T) string) []T {
 	tb.Helper()
-	ranks, of := map[string]uint64{}, Seed(tb)
-	for _, c := range from {
-		ranks[name(c)] = rank(of, purpose, name(c))
-	}
-	sample := slices.Clone(from)
-	slices.SortStableFunc(sample, func(a, b T) int { return cmp.Compare(ranks[name(a)], ranks[name(b)]) })
-	return sample[:min(size, len(sample))]
+	return InTurn(tb, purpose, from, size, name)[:min(size, len(from))]
 }
 
-// Turn reports whether a case runs that is to run in one of so many runs. With seeds that follow each other, as those of
-// CI do, each case has its turn in any that many of them.
+// InTurn returns the cases in an order that depends on the purpose and their names, from another one on with each seed.
+// Of a run that tries a sample of this size, the first ones, those with the next seeds try the cases that follow: after
+// as many runs as there are samples each case has been tried. CI's seed is the number of the day.
+func InTurn[T any](tb testing.TB, purpose string, from []T, size int, name func(T) string) []T {
+	tb.Helper()
+	return rotate(Seed(tb), purpose, from, size, name)
+}
+
+func rotate[T any](seed uint64, purpose string, from []T, size int, name func(T) string) []T {
+	sum := func(c T) uint64 {
+		hash := fnv.New64a()
+		_, _ = fmt.Fprintf(hash, "%s\x00%s", purpose, name(c)) // It never fails.
+		return hash.Sum64()
+	}
+	cases := slices.Clone(from)
+	slices.SortStableFunc(cases, func(a, b T) int { return cmp.Compare(sum(a), sum(b)) })
+	if len(cases) == 0 {
+		return cases
+	}
+	of := uint64(len(cases))
+	first := seed % of * (uint64(size) % of) % of //nolint:gosec // A size is not negative.
+	return slices.Concat(cases[first:], cases[:first])
+}
+
+// Turn reports whether a case runs that is to run in one of so many runs. With seeds that follow each other each case
+// has its turn in any that many of them.
 func Turn(tb testing.TB, name string, runs uint64) bool {
 	tb.Helper()
 	return turn(name, Seed(tb), runs)
@@ -85,10 +102,3 @@ func turn(name string, seed, runs uint64) bool {
 
 // Itself names cases that are texts.
 func Itself(name string) string { return name }
-
-// rank returns the place of a case in the random order of all cases of a purpose.
-func rank(seed uint64, purpose, name string) uint64 {
-	sum := fnv.New64a()
-	_, _ = fmt.Fprintf(sum, "%s\x00%s", purpose, name) // It never fails.
-	return rand.NewPCG(seed, sum.Sum64()).Uint64()
-}
