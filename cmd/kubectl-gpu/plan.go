@@ -133,7 +133,7 @@ func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	found.Notes = append(refused.sentences, found.Notes...)
+	found.Notes = append(append([]string{}, refused.sentences...), found.Notes...)
 	found.Refused = refused.objects
 	return found, noteUndecodable(found, cluster, edit)
 }

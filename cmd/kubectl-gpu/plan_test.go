@@ -283,6 +283,7 @@ func TestPlanInOtherFormats(t *testing.T) {
 		plans = append(plans, found)
 	}
 	g.Expect(plans[0]).To(Equal(plans[1]))
+	g.Expect(plans[0].Notes).To(And(BeEmpty(), Not(BeNil())), "a list without items")
 	g.Expect(plans[0].Objects).To(HaveExactElements(preview.Change{
 		Action: preview.Update, Operand: "driver", Kind: "DaemonSet", Name: "nvidia-driver-daemonset",
 		Field: "spec.template.spec.containers[nvidia-driver-ctr].image", Pods: preview.PodsOutdated, Running: 4,

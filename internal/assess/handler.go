@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,10 +39,9 @@ func (s Stack) checkRuntimeHandler(
 		return verdict
 	}
 	verdict.State, verdict.Reason = readiness.Progressing, v1.ReasonStarting
-	verdict.Message = fmt.Sprintf(
-		"container %s runs, but the container runtime has created no pod with RuntimeClass %s yet: if this "+
-			"lasts, check that it was restarted with the toolkit's configuration",
-		s.mainContainer(toolkit), class)
+	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime has created no pod with RuntimeClass %s "+
+		"yet: if this lasts, check that it was restarted with the toolkit's configuration",
+		cmp.Or(s.mainContainer(toolkit), "of the toolkit"), class)
 	return verdict
 }
 

@@ -25,8 +25,8 @@ func (b *Back) notes() []string {
 			"for all", strings.Join(layouts, ", ")))
 	}
 	if waiting := b.withoutDriver(); len(waiting) > 0 {
-		notes = append(notes, fmt.Sprintf("NVIDIA's operator starts the driver on %s, which have the label %s%s=true and no "+
-			"driver pod", strings.Join(waiting, ", "), labels.DeployPrefix, driverOperand))
+		notes = append(notes, fmt.Sprintf("NVIDIA's operator starts the driver on nodes with the label %s%s=true and "+
+			"without a driver pod: %s", labels.DeployPrefix, driverOperand, strings.Join(waiting, ", ")))
 	}
 	if policy := b.ActivePolicy(); policy != nil {
 		if pools, _, _ := unstructured.NestedSlice(policy.Object, "spec", "nodePools"); len(pools) > 0 {

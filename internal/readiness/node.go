@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // StageVerdict is the verdict on one stage of a node, and the operand that the stage depends on.
@@ -57,7 +58,7 @@ func Kubelet(node *corev1.Node) Verdict {
 		case corev1.ConditionUnknown:
 			return failed(v1.ReasonNodeUnreachable, "the kubelet stopped posting node status")
 		case corev1.ConditionFalse:
-			return progressing(v1.ReasonNodeNotReady, "the node is not ready: "+condition.Reason)
+			return progressing(v1.ReasonNodeNotReady, text.Join("the node is not ready", condition.Reason))
 		}
 	}
 	return progressing(v1.ReasonNodeNotReady, "the kubelet has not reported the condition Ready of the node yet")
