@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 	err := cluster.SetParallel()
 	if err == nil {
 		programs, err = cluster.EnsureNVIDIAPrograms(testContext(), os.Stderr, "nvidia-device-plugin",
-			"gpu-feature-discovery", "mps-control-daemon", "nvidia-ctk", "nvidia-mig-parted", dra.Program)
+			"gpu-feature-discovery", "config-manager", "mps-control-daemon", "nvidia-ctk", "nvidia-mig-parted", dra.Program)
 	}
 	if err == nil {
 		standIn, err = cluster.BuildNodeStandIn(testContext(), os.Stderr)

@@ -56,8 +56,10 @@ func installRuntime(dir string) error {
 	if err != nil {
 		return err
 	}
-	names := []string{"nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-ctk", "nvidia-cdi-hook"}
-	for _, name := range names {
+	for _, name := range []string{
+		"nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-container-runtime.legacy", "nvidia-ctk",
+		"nvidia-cdi-hook",
+	} {
 		path := filepath.Join(dir, name)
 		// Renamed: the old one may be running.
 		err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(path+".new", self, 0o755), os.Rename(path+".new", path))
@@ -68,14 +70,18 @@ func installRuntime(dir string) error {
 	return nil
 }
 
-// handlers returns the drop-in for containerd.
+// handlers returns the drop-in for containerd. Those of the modes have fixed names, and the main one none of these.
 func handlers(dir string) string {
+	programs := map[string]string{
+		"nvidia-cdi": "nvidia-container-runtime.cdi", "nvidia-legacy": "nvidia-container-runtime.legacy",
+	}
 	class := cmp.Or(os.Getenv("CONTAINERD_RUNTIME_CLASS"), "nvidia")
+	if programs[class] != "" {
+		class = "nvidia"
+	}
+	programs[class] = "nvidia-container-runtime"
 	text := "version = 3\n"
-	for name, program := range map[string]string{
-		class: "nvidia-container-runtime", class + "-cdi": "nvidia-container-runtime.cdi",
-		class + "-legacy": "nvidia-container-runtime",
-	} {
+	for name, program := range programs {
 		table := fmt.Sprintf("plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.%s", name)
 		text += fmt.Sprintf(
 			"\n[%s]\n  runtime_type = \"io.containerd.runc.v2\"\n[%s.options]\n  BinaryName = %q\n  SystemdCgroup = false\n",
