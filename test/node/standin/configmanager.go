@@ -22,7 +22,8 @@ import (
 const nodePause = time.Second
 
 // manageConfig is config-manager of the device plugin: it links the configuration that the label of its node selects to
-// one place, and signals the program that reads it.
+// one place, and signals the program that reads it. Like the real one since 0.18.2 it begins as on a node without the
+// label, and the one that runs once ends with that.
 func manageConfig([]string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -30,14 +31,18 @@ func manageConfig([]string) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv("ONESHOT") == "true" {
-		var node object
-		if err := client.call(ctx, http.MethodGet, "/api/v1/nodes/"+os.Getenv("NODE_NAME"), nil, &node); err != nil {
-			return err
-		}
-		return link(node)
+	last := ""
+	if err := link(last); err != nil || os.Getenv("ONESHOT") == "true" {
+		return err
 	}
-	return eachNode(ctx, client, os.Getenv("NODE_NAME"), link)
+	return eachNode(ctx, client, os.Getenv("NODE_NAME"), func(node object) error {
+		label := node.Metadata.Labels[os.Getenv("NODE_LABEL")]
+		if label == last {
+			return nil
+		}
+		last = label
+		return link(label)
+	})
 }
 
 // eachNode calls changed with the node and with each later state, until the context ends.
@@ -72,10 +77,10 @@ func watchNode(ctx context.Context, client *apiClient, name string, changed func
 	return client.follow(ctx, "/api/v1/nodes?"+query.Encode(), changed)
 }
 
-// link links the configuration that a node selects, and signals if it is another one than before. Like the real one it
+// link links the configuration that a label selects, and signals if it is another one than before. Like the real one it
 // takes a link to a file that is gone for missing, and then cannot create it.
-func link(node object) error {
-	chosen, err := chosenConfig(node.Metadata.Labels[os.Getenv("NODE_LABEL")])
+func link(label string) error {
+	chosen, err := chosenConfig(label)
 	if err != nil {
 		return err
 	}
@@ -162,5 +167,5 @@ func signalReader() error {
 		}
 		return syscall.Kill(pid, syscall.Signal(number))
 	}
-	return fmt.Errorf("no process was started as %s", reader)
+	return errors.New("error finding pid: no process found")
 }
