@@ -51,7 +51,7 @@ var parts = map[string]func(args []string) error{
 }
 
 func main() {
-	name := filepath.Base(os.Args[0])
+	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".real")
 	play, known := parts[name]
 	if !known {
 		fmt.Fprintf(os.Stderr, "unknown part %q; start this program by the name of the part that it is to play\n", name)
