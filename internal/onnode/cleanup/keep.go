@@ -64,8 +64,8 @@ func locked(_ *run, f found) verdict {
 	return verdict{}
 }
 
-// runs keeps the file of a program that is locked, or has the ID of a process that runs: NVIDIA's toolkit loses its lock
-// at a garbage collection.
+// runs keeps a file that is locked, or has the ID of a process that runs: NVIDIA's toolkit loses its lock at a garbage
+// collection.
 func runs(r *run, f found) verdict {
 	if v := locked(r, f); v != (verdict{}) {
 		return v
