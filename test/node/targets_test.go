@@ -42,7 +42,7 @@ var (
 		"nvidia-container-toolkit-ctr",
 		"nvidia-toolkit",
 		"container-toolkit",
-		"the toolkit runs",
+		"Waiting for signal",
 	}
 	devicePlugin = target{
 		"device-plugin",

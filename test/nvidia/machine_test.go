@@ -27,7 +27,7 @@ func testContext() context.Context { return context.Background() }
 // places are the folders of a machine and what they replace.
 var places = map[string]string{
 	"/proc": "/proc", "/sys/devices": "/sys/devices", pciLinks: pciLinks, "/dev": "/dev", "/run": "/run",
-	"/var/lib": "/var/lib", "/etc": "/etc",
+	"/var/lib": "/var/lib", "/etc": "/etc", "/sys/module": "/sys/module",
 }
 
 // pciLinks has a link to each PCI device, whose files are below pciRoot.
@@ -133,6 +133,7 @@ func (m *machine) writeKernel(g *WithT, of model) {
 		g.Expect(os.Symlink(filepath.Join(m.dir, kernelProc, name), filepath.Join(m.dir, "proc", name))).To(Succeed())
 	}
 	m.write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "+driverVersion+"\n")
+	m.write("sys/module/nvidia/version", driverVersion+"\n")
 	m.write("sys/dmi", "DGXH100\n")
 	var minors strings.Builder
 	fmt.Fprint(&minors, "config 1\nmonitor 2\n")

@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, enter(dir, os.Args[1], os.Args[2:]))
 		os.Exit(1)
 	}
+	if socket := os.Getenv(containerdVariable); socket != "" {
+		fmt.Fprintln(os.Stderr, playContainerd(socket))
+		os.Exit(1)
+	}
 	if err := available(); err != nil {
 		fmt.Println("SKIPPED:", err)
 		if err := needs.Tolerate(needs.Root, err); err != nil {
@@ -42,7 +46,8 @@ func run(m *testing.M) int {
 	err := cluster.SetParallel()
 	if err == nil {
 		programs, err = cluster.EnsureNVIDIAPrograms(testContext(), os.Stderr, "nvidia-device-plugin",
-			"gpu-feature-discovery", "mps-control-daemon", "nvidia-ctk", "nvidia-mig-parted", dra.Program)
+			"gpu-feature-discovery", "config-manager", "mps-control-daemon", "nvidia-ctk", installer, "nvidia-mig-parted",
+			dra.Program)
 	}
 	if err == nil {
 		standIn, err = cluster.BuildNodeStandIn(testContext(), os.Stderr)

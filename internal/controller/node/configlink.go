@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,11 +9,9 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
-
-// cannotLink and linkExists are in the error of config-manager that cannot replace its link, and in no other one.
-const cannotLink, linkExists = "error creating symlink", "file exists"
 
 // replaceStuckReaders replaces the pods in which config-manager cannot link another configuration, because the one that
 // it has linked is gone from the ConfigMap: it takes the link for missing, and cannot create it. That lasts as long as
@@ -36,8 +33,7 @@ func (s *scope) replaceStuckReaders(ctx context.Context, pods assess.Pods) error
 // failsToLink reports whether config-manager of the pod ended with that error, and has not recovered since.
 func (s *scope) failsToLink(pod *corev1.Pod) bool {
 	for _, container := range []string{labels.ConfigManagerInitContainer, labels.ConfigManagerContainer} {
-		line := readiness.LastLineOf(pod, container, s.now)
-		if strings.Contains(line, cannotLink) && strings.Contains(line, linkExists) {
+		if pluginfile.CannotRelink(readiness.LastLineOf(pod, container, s.now)) {
 			return true
 		}
 	}

@@ -192,17 +192,24 @@ func TestWhatStaysAndWhy(t *testing.T) {
 	}
 }
 
-func TestALockThatIsHeldKeepsItsFile(t *testing.T) {
+func TestARunningToolkitKeepsItsFile(t *testing.T) {
+	const name = "run/nvidia/toolkit/toolkit.pid"
 	g, host := NewWithT(t), newTree(t)
 	host.operatingSystem()
 	host.stack()
-	locked, err := os.Open(host.path("run/nvidia/toolkit/toolkit.pid"))
+	locked, err := os.Open(host.path(name))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(syscall.Flock(int(locked.Fd()), syscall.LOCK_EX)).To(Succeed())
-	g.Expect(host.clean().Busy()).To(left("/run/nvidia/toolkit/toolkit.pid", "the container toolkit still runs"))
+	g.Expect(host.clean().Busy()).To(left("/"+name, "the container toolkit still runs"))
 	g.Expect(locked.Close()).To(Succeed())
-	g.Expect(host.clean().Removed).
-		To(Equal([]string{"/run/nvidia/toolkit/toolkit.pid", "/run/nvidia/toolkit", "/run/nvidia"}))
+
+	// It may have lost its lock.
+	host.stack()
+	host.process("77", "nvidia-toolkit", "")
+	host.write(name, "77\n")
+	g.Expect(host.clean().Busy()).To(left("/"+name, "process 77 (nvidia-toolkit) runs"))
+	g.Expect(os.RemoveAll(host.path("proc/77"))).To(Succeed())
+	g.Expect(host.clean().Removed).To(Equal([]string{"/" + name, "/run/nvidia/toolkit", "/run/nvidia"}))
 }
 
 // Links that an attacker, or a container with a directory of the stack, has put in place of what the stack makes.

@@ -64,6 +64,15 @@ func locked(_ *run, f found) verdict {
 	return verdict{}
 }
 
+// runs keeps a file that is locked, or has the ID of a process that runs: NVIDIA's toolkit loses its lock at a garbage
+// collection.
+func runs(r *run, f found) verdict {
+	if v := locked(r, f); v != (verdict{}) {
+		return v
+	}
+	return processRuns(r, f)
+}
+
 // processRuns keeps a file with the ID of a process that runs.
 func processRuns(r *run, f found) verdict {
 	text, v := read(f)

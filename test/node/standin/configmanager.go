@@ -22,7 +22,8 @@ import (
 const nodePause = time.Second
 
 // manageConfig is config-manager of the device plugin: it links the configuration that the label of its node selects to
-// one place, and signals the program that reads it.
+// one place, and signals the program that reads it. Like the real one since 0.18.2 it begins as on a node without the
+// label, and the one that runs once ends with that.
 func manageConfig([]string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -30,14 +31,18 @@ func manageConfig([]string) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv("ONESHOT") == "true" {
-		var node object
-		if err := client.call(ctx, http.MethodGet, "/api/v1/nodes/"+os.Getenv("NODE_NAME"), nil, &node); err != nil {
-			return err
-		}
-		return link(node)
+	last := ""
+	if err := link(last); err != nil || os.Getenv("ONESHOT") == "true" {
+		return err
 	}
-	return eachNode(ctx, client, os.Getenv("NODE_NAME"), link)
+	return eachNode(ctx, client, os.Getenv("NODE_NAME"), func(node object) error {
+		label := node.Metadata.Labels[os.Getenv("NODE_LABEL")]
+		if label == last {
+			return nil
+		}
+		last = label
+		return link(label)
+	})
 }
 
 // eachNode calls changed with the node and with each later state, until the context ends.
@@ -72,22 +77,28 @@ func watchNode(ctx context.Context, client *apiClient, name string, changed func
 	return client.follow(ctx, "/api/v1/nodes?"+query.Encode(), changed)
 }
 
-// link links the configuration that a node selects, and signals if it is another one than before.
-func link(node object) error {
-	chosen, err := chosenConfig(node.Metadata.Labels[os.Getenv("NODE_LABEL")])
+// link links the configuration that a label selects, and signals if it is another one than before. Like the real one it
+// takes a link to a file that is gone for missing, and then cannot create it.
+func link(label string) error {
+	chosen, err := chosenConfig(label)
 	if err != nil {
 		return err
 	}
 	place := os.Getenv("CONFIG_FILE_DST")
-	before, err := os.Readlink(place)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch before, err := filepath.EvalSymlinks(place); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return err
+	default:
+		if next, err := filepath.EvalSymlinks(chosen); err != nil || next == before {
+			return err
+		}
+		if err := os.Remove(place); err != nil {
+			return err
+		}
 	}
-	if before == chosen {
-		return nil
-	}
-	if err := errors.Join(os.Symlink(chosen, place+".new"), os.Rename(place+".new", place)); err != nil {
-		return err
+	if err := os.Symlink(chosen, place); err != nil {
+		return fmt.Errorf("error creating symlink: %w", err)
 	}
 	fmt.Printf("the configuration is %s\n", chosen)
 	if os.Getenv("SEND_SIGNAL") != "true" {
@@ -97,8 +108,23 @@ func link(node object) error {
 }
 
 // chosenConfig returns the file of a configuration, which must exist. Without a label it is the default configuration,
-// and without that an empty one.
+// and without that an empty one; but there must be any.
 func chosenConfig(label string) (string, error) {
+	dir := os.Getenv("CONFIG_FILE_SRCDIR")
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	names := map[string]bool{}
+	for _, file := range files {
+		// A ConfigMap's volume has folders and links of its own, with this prefix.
+		if !file.IsDir() && !strings.HasPrefix(file.Name(), "..") {
+			names[file.Name()] = true
+		}
+	}
+	if len(names) == 0 {
+		return "", errors.New("no configuration files available")
+	}
 	name := label
 	if name == "" {
 		name = os.Getenv("DEFAULT_CONFIG")
@@ -109,11 +135,11 @@ func chosenConfig(label string) (string, error) {
 		}
 		return os.DevNull, nil
 	}
-	path := filepath.Join(os.Getenv("CONFIG_FILE_SRCDIR"), name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("find the configuration %s: %w", name, err)
+	if !names[name] {
+		// The real one names the label, also where the default is missing.
+		return "", fmt.Errorf("specified config %s does not exist", label)
 	}
-	return path, nil
+	return filepath.Join(dir, name), nil
 }
 
 // signalReader signals the process of the pod that was started by the exact name of the reader.
@@ -141,5 +167,5 @@ func signalReader() error {
 		}
 		return syscall.Kill(pid, syscall.Signal(number))
 	}
-	return fmt.Errorf("no process was started as %s", reader)
+	return errors.New("error finding pid: no process found")
 }

@@ -26,21 +26,22 @@ var parts = map[string]func(args []string) error{
 	"echo":          echo,
 
 	// NVIDIA's.
-	"nvidia-driver":                driver,
-	"driver-manager":               manageDriver,
-	"nvidia-smi":                   smi,
-	"nvidia-toolkit":               toolkit,
-	"nvidia-container-runtime":     runWithGPUs,
-	"nvidia-container-runtime.cdi": runWithGPUs,
-	"nvidia-device-plugin":         plugin,
-	"config-manager":               manageConfig,
-	"mps-control-daemon":           controlDaemon,
-	"nvidia-cuda-mps-control":      mpsControl,
-	"gpu-feature-discovery":        discoverFeatures,
-	"nvidia-mig-manager":           managePartitions,
-	"nvidia-mig-parted":            withModules("/usr/bin/nvidia-mig-parted"),
-	"dcgm-exporter":                exportMetrics,
-	"nv-hostengine":                serveEngine,
+	"nvidia-driver":                   driver,
+	"driver-manager":                  manageDriver,
+	"nvidia-smi":                      smi,
+	"nvidia-toolkit":                  toolkit,
+	"nvidia-container-runtime":        runWithGPUs,
+	"nvidia-container-runtime.cdi":    runWithGPUs,
+	"nvidia-container-runtime.legacy": runWithGPUs,
+	"nvidia-device-plugin":            plugin,
+	"config-manager":                  manageConfig,
+	"mps-control-daemon":              controlDaemon,
+	"nvidia-cuda-mps-control":         mpsControl,
+	"gpu-feature-discovery":           discoverFeatures,
+	"nvidia-mig-manager":              managePartitions,
+	"nvidia-mig-parted":               withModules("/usr/bin/nvidia-mig-parted"),
+	"dcgm-exporter":                   exportMetrics,
+	"nv-hostengine":                   serveEngine,
 
 	// A user's.
 	"mps-client": useGPU,
@@ -50,7 +51,7 @@ var parts = map[string]func(args []string) error{
 }
 
 func main() {
-	name := filepath.Base(os.Args[0])
+	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".real")
 	play, known := parts[name]
 	if !known {
 		fmt.Fprintf(os.Stderr, "unknown part %q; start this program by the name of the part that it is to play\n", name)

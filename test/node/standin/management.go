@@ -20,6 +20,8 @@ import (
 const (
 	managementKind = "management.nvidia.com/gpu"
 	managementFile = "/var/run/cdi/management.nvidia.com-gpu.json"
+	// toolkitConfig is the configuration of the runtime, beside its programs. Without CDI it describes the devices.
+	toolkitConfig = ".config/nvidia-container-runtime/config.toml"
 	// injections is where the runtime records what it has injected.
 	injections = "/var/lib/stand-in-injections"
 )
@@ -73,8 +75,8 @@ func describe() (management, error) {
 // versioned returns the file of a library of the driver.
 func versioned(library, version string) string { return strings.TrimSuffix(library, "1") + version }
 
-// writeManagement describes the driver for the runtime.
-func writeManagement() error {
+// writeManagement describes the driver for the runtime, in a file.
+func writeManagement(path string) error {
 	found, err := describe()
 	if err != nil {
 		return err
@@ -83,8 +85,7 @@ func writeManagement() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(managementFile+".new", content, 0o644),
-		os.Rename(managementFile+".new", managementFile))
+	return errors.Join(os.WriteFile(path+".new", content, 0o644), os.Rename(path+".new", path))
 }
 
 // inject injects into a container what its environment requests. Like the real runtime, it creates no container if
@@ -123,7 +124,17 @@ func inject(s spec) error {
 
 // readManagement reads the description of the devices that a container requests.
 func readManagement(visible string) (described management, err error) {
-	content, err := os.ReadFile(managementFile)
+	self, err := os.Executable()
+	if err != nil {
+		return described, err
+	}
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(self), toolkitConfig))
+	if err != nil {
+		return described, fmt.Errorf("read the configuration of the toolkit: %w", err)
+	}
+	if len(content) == 0 {
+		content, err = os.ReadFile(managementFile)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return described, fmt.Errorf("unresolvable CDI devices %s=%s", managementKind, visible)
 	}

@@ -1,0 +1,185 @@
+//go:build linux
+
+package nvidia
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
+)
+
+// configured is what config-manager finds.
+type configured struct {
+	// files are the keys of the ConfigMap; label is the node's, common the default, and earlier what the link names.
+	files                  []string
+	label, common, earlier string
+	// once: it runs as the init container. reader: there is a process to signal, if it is not the init container.
+	once, reader bool
+}
+
+// managed is what config-manager leaves: how it ended, if it did, and why, as the operator shows it; what its link
+// names; and whether it has signalled the reader.
+type managed struct {
+	Code            int
+	Why, Link       string
+	Signalled       bool
+	OperatorMatches bool // the operator replaces the pod
+}
+
+// config-manager and its stand-in choose alike, and fail alike. Both begin as on a node without the label: the init
+// container never reads that, and where a label selects another configuration than the default one, a start of the
+// sidecar changes it back and forth. With a link to a file that is gone, the operator must know the error.
+func TestConfigManager(t *testing.T) {
+	t.Parallel()
+	ab := []string{"a", "b"}
+	dangling := managed{
+		Code: 1, Why: "error creating symlink: symlink a LINK: file exists", Link: "c", OperatorMatches: true,
+	}
+	tests := map[string]struct {
+		configured
+		want managed
+	}{
+		"init, the label":       {configured{files: ab, label: "b", common: "a", once: true}, managed{Link: "a"}},
+		"init, the default":     {configured{files: ab, common: "b", once: true}, managed{Link: "b"}},
+		"init, neither":         {configured{files: ab, once: true}, managed{Link: "/dev/null"}},
+		"init, no such label":   {configured{files: ab, label: "c", once: true}, managed{Link: "/dev/null"}},
+		"init, linked before":   {configured{files: ab, common: "a", earlier: "a", once: true}, managed{Link: "a"}},
+		"init, another before":  {configured{files: ab, common: "a", earlier: "b", once: true}, managed{Link: "a"}},
+		"init, dangling":        {configured{files: ab, common: "a", earlier: "c", once: true}, dangling},
+		"init, no keys":         {configured{once: true}, managed{Code: 1, Why: "no configuration files available"}},
+		"init, no such default": {configured{files: ab, common: "c", once: true}, managed{Code: 1, Why: notThere("")}},
+		"the label": {
+			configured{files: ab, label: "b", common: "a", earlier: "a", reader: true}, managed{Link: "b", Signalled: true},
+		},
+		"the label, linked before": {
+			configured{files: ab, label: "b", common: "a", earlier: "b", reader: true}, managed{Link: "b", Signalled: true},
+		},
+		"no such label": {
+			configured{files: ab, label: "c", common: "a", earlier: "a", reader: true},
+			managed{Code: 1, Why: notThere("c"), Link: "a"},
+		},
+		"dangling": {configured{files: ab, label: "b", common: "a", earlier: "c", reader: true}, dangling},
+		"nothing to signal": {
+			configured{files: ab, label: "b", common: "a", earlier: "a"},
+			managed{Code: 1, Why: "error finding pid: no process found", Link: "b"},
+		},
+	}
+	for name, test := range tests {
+		for kind, path := range map[string]string{"NVIDIA's": "", "the stand-in": standIn} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				newMachine(t, t4).manage(program{name: "config-manager", standIn: path}, test.configured, test.want)
+			})
+		}
+	}
+}
+
+func notThere(config string) string { return fmt.Sprintf("specified config %s does not exist", config) }
+
+// manage runs config-manager until it has ended, or has left what is wanted.
+func (m *machine) manage(of program, in configured, want managed) {
+	m.t.Helper()
+	g := NewWithT(m.t)
+	configs, place := mkdir(g, m.dir, "configs"), filepath.Join(m.dir, "config.yaml")
+	for _, file := range in.files {
+		m.write(filepath.Join("configs", file), "version: v1\n")
+	}
+	if in.earlier != "" {
+		g.Expect(os.Symlink(filepath.Join(configs, in.earlier), place)).To(Succeed())
+	}
+	const name = "nvidia-device-plugin"
+	reader := exec.CommandContext(m.t.Context(), "sleep", "600")
+	g.Expect(reader.Start()).To(Succeed())
+	defer func() { _, _ = reader.Process.Kill(), reader.Wait() }()
+	if in.reader {
+		m.write(fmt.Sprintf("proc/%d/cmdline", reader.Process.Pid), name+"\x00")
+	}
+	p := m.command(m.t.Context(), append(m.api(in.label),
+		fmt.Sprintf("ONESHOT=%t", in.once), fmt.Sprintf("SEND_SIGNAL=%t", !in.once), "SIGNAL=1", "PROCESS_TO_SIGNAL="+name,
+		"CONFIG_FILE_SRCDIR="+configs, "CONFIG_FILE_DST="+place, "DEFAULT_CONFIG="+in.common, "FALLBACK_STRATEGIES=empty",
+	), of)
+	g.Expect(p.Start()).To(Succeed())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = p.Wait() }()
+	defer func() { _ = p.Process.Kill(); <-ended }()
+	if in.once || want.Code != 0 {
+		g.Eventually(ended).WithTimeout(patience).Should(BeClosed(), p.log.String)
+	}
+	g.Eventually(func(g Gomega) {
+		var found managed
+		if link, err := os.Readlink(place); !errors.Is(err, fs.ErrNotExist) {
+			g.Expect(err).NotTo(HaveOccurred())
+			found.Link = strings.TrimPrefix(link, configs+"/")
+		}
+		// A process that the signal has ended is not waited for yet, so that it can be signalled again.
+		found.Signalled = strings.Contains(readFile(m.t, fmt.Sprintf("/proc/%d/stat", reader.Process.Pid)), ") Z ")
+		select {
+		case <-ended:
+			got := result{Code: p.ProcessState.ExitCode(), Output: p.log.String()}
+			found.Code = got.Code
+			if got.Code != 0 {
+				found.Why = strings.NewReplacer(configs+"/", "", place, "LINK").Replace(got.why())
+			}
+			found.OperatorMatches = pluginfile.CannotRelink(got.why())
+		default:
+		}
+		g.Expect(found).To(Equal(want), p.log.String)
+	}, patience, "20ms").Should(Succeed())
+}
+
+// api serves a node with this label, empty for none, to a program, and returns its variables for it.
+func (m *machine) api(label string) []string {
+	m.t.Helper()
+	node := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+	node.Name, node.ResourceVersion = "a", "1"
+	if label != "" {
+		node.Labels = map[string]string{labels.DevicePluginConfig: label}
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		var answer any = node
+		switch query := r.URL.Query(); {
+		case query.Has("sendInitialEvents"):
+			http.Error(w, "lists are not streamed", http.StatusBadRequest)
+			return
+		case query.Has("watch"):
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		case filepath.Base(r.URL.Path) == "nodes":
+			answer = corev1.NodeList{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+				Items: []corev1.Node{node},
+			}
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	m.t.Cleanup(server.Close)
+	const account = "run/secrets/kubernetes.io/serviceaccount/"
+	m.write(account+"token", "t")
+	m.write(account+"ca.crt",
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	NewWithT(m.t).Expect(err).NotTo(HaveOccurred())
+	return []string{
+		"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port, "NODE_NAME=" + node.Name,
+		"NODE_LABEL=" + labels.DevicePluginConfig,
+	}
+}
