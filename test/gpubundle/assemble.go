@@ -115,9 +115,13 @@ func (b bundle) goTool(ctx context.Context, args ...string) error {
 }
 
 // images writes archives of the operator's image and of those with NVIDIA's programs.
-func (b bundle) images(ctx context.Context) error {
-	programs, err := cluster.EnsureNVIDIAPrograms(ctx, b.progress, node.HostDriverPrograms()...)
+func (b bundle) images(ctx context.Context) (err error) {
+	programs, err := os.MkdirTemp("", "gpu-operator-programs-")
 	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(programs)) }()
+	if err := cluster.WriteNVIDIAPrograms(ctx, programs, b.progress, node.HostDriverPrograms()...); err != nil {
 		return err
 	}
 	images, err := node.HostDriverImages(programs)
@@ -134,11 +138,12 @@ func (b bundle) images(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(rootfs)) }()
 	operator, err := node.RawOperatorImage(ctx, ".", rootfs)
-	if err == nil {
-		err = b.image(operator, "operator.tar")
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, os.RemoveAll(rootfs))
+	return b.image(operator, "operator.tar")
 }
 
 // image writes the archive of an image.
