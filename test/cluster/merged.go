@@ -175,7 +175,7 @@ func main() {
 			return
 		}
 	}
-	fmt.Fprintf(os.Stderr, "unknown program %q; link this one under the name of the program that it is to be\n", os.Args[0])
+	fmt.Fprintf(os.Stderr, "unknown program %q; link this one under the name of the program\n", os.Args[0])
 	os.Exit(2)
 }
 `))

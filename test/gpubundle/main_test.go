@@ -65,7 +65,7 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	for _, piece := range []string{".00", ".01", ".10"} {
 		g.Expect(os.WriteFile(archive+piece, nil, 0o600)).To(Succeed())
 	}
-	g.Expect(pack(t.Context(), bundle, archive, "1MiB", io.Discard)).To(Succeed())
+	g.Expect(pack(t.Context(), bundle, archive, packing{"1MiB", most}, io.Discard)).To(Succeed())
 	further := filepath.Join(dir, "bundle-dra.tar.xz")
 	g.Expect(filepath.Glob(filepath.Join(dir, "bundle*.tar.xz*"))).To(ConsistOf(archive, further))
 	unpacked := t.TempDir()
@@ -85,6 +85,8 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	hard, err := os.Stat(filepath.Join(unpacked, "bundle/test/hard"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.SameFile(script, hard)).To(BeTrue())
+	g.Expect(pack(t.Context(), bundle, archive, packing{"1MiB", 10}, io.Discard)).To(MatchError(
+		HaveSuffix("bundle.tar.xz is too large: 0.0 MiB, the limit is 0.0 MiB")))
 }
 
 // Without a compression that works an archive is refused: tar, which fills the pipe, does not wait for ever.
@@ -106,7 +108,7 @@ func TestAnArchiveNeedsTheCompression(t *testing.T) {
 			g.Expect(os.WriteFile(filepath.Join(bundle, "file"), make([]byte, 4<<20), 0o600)).To(Succeed())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			g.Expect(pack(ctx, bundle, filepath.Join(dir, "bundle.tar.xz"), "1MiB", io.Discard)).NotTo(Succeed())
+			g.Expect(pack(ctx, bundle, filepath.Join(dir, "bundle.tar.xz"), packing{"1MiB", most}, io.Discard)).NotTo(Succeed())
 			g.Expect(ctx.Err()).NotTo(HaveOccurred(), "tar was waited for")
 		})
 	}
