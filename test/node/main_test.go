@@ -23,6 +23,8 @@ const (
 	standInVariable       = "TEST_NODE_STAND_IN"
 	programsVariable      = "TEST_NODE_PROGRAMS"
 	operatorImageVariable = "TEST_NODE_OPERATOR_IMAGE"
+	nfdVariable           = "TEST_NODE_NFD"
+	pluginVariable        = "TEST_NODE_PLUGIN"
 )
 
 // The variables of a bundle, see package gpubundle, which has also set the first and the last of the others.
@@ -67,6 +69,13 @@ func prepare(ctx context.Context) error {
 	}
 	if os.Getenv(victimVariable) != "" {
 		return nil // It has no operator.
+	}
+	discovery, discoveryErr := cluster.EnsureNFDBinaries(ctx, os.Stderr)
+	plugin, pluginErr := cluster.BuildPlugin(ctx, os.Stderr)
+	_, kubectlErr := cluster.EnsureKubectl(repository)
+	if err := errors.Join(discoveryErr, pluginErr, kubectlErr, os.Setenv(nfdVariable, discovery),
+		os.Setenv(pluginVariable, plugin)); err != nil {
+		return err
 	}
 	image := filepath.Join(filepath.Dir(standIn), "operator.oci.tar")
 	err := node.BuildOperatorImage(ctx, repository, operatorImage+":"+operatorTag, image, os.Stderr)

@@ -58,6 +58,18 @@ func (b *env) deployOperator(level string) {
 				To(Succeed())
 		}
 	}
+	b.installObjects(objects)
+	b.Eventually(func(g Gomega) {
+		deployment, err := b.client.AppsV1().Deployments(namespace).Get(b.t.Context(), account, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(deployment.Status.ReadyReplicas).To(Equal(*deployment.Spec.Replicas), "%s", b.describe())
+	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
+	b.t.Cleanup(b.checkOperatorRights)
+}
+
+// installObjects creates objects of which the Deployments are in the operator's namespace.
+func (b *env) installObjects(objects []*unstructured.Unstructured) {
+	b.t.Helper()
 	b.Expect(cluster.InstallObjects(b.t.Context(), b.cluster.Config, objects)).To(Succeed())
 	for _, object := range objects {
 		if object.GetKind() != "Deployment" {
@@ -69,12 +81,6 @@ func (b *env) deployOperator(level string) {
 		_, err := b.client.AppsV1().Deployments(namespace).Create(b.t.Context(), deployment, metav1.CreateOptions{})
 		b.Expect(err).NotTo(HaveOccurred())
 	}
-	b.Eventually(func(g Gomega) {
-		deployment, err := b.client.AppsV1().Deployments(namespace).Get(b.t.Context(), account, metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(deployment.Status.ReadyReplicas).To(Equal(*deployment.Spec.Replicas), "%s", b.describe())
-	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
-	b.t.Cleanup(b.checkOperatorRights)
 }
 
 // overlay is config/default with the image of the test, as "make deployment" writes it.

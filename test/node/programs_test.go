@@ -271,9 +271,11 @@ func TestNVIDIAsProgramsInject(t *testing.T) {
 	for _, mode := range []struct {
 		name string
 		spec v1.CDISpec
+		// nfd lets Node Feature Discovery label the node at first, in place of node discovery.
+		nfd bool
 	}{
-		{"by an NRI plugin", v1.CDISpec{Enabled: new(true), NRIPluginEnabled: new(true)}},
-		{"by the runtime, without CDI", v1.CDISpec{Enabled: new(false)}},
+		{"by an NRI plugin", v1.CDISpec{Enabled: new(true), NRIPluginEnabled: new(true)}, false},
+		{"by the runtime, without CDI", v1.CDISpec{Enabled: new(false)}, true},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			b := newPrograms(t)
@@ -281,11 +283,22 @@ func TestNVIDIAsProgramsInject(t *testing.T) {
 			begin := time.Now()
 			policy := programsPolicy()
 			policy.Spec.CDI = &mode.spec
+			if mode.nfd {
+				policy.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+				b.installNFD(true)
+			}
 			b.createPolicy(policy)
 			b.stages(begin)
 			b.awaitReady()
 			b.logBreakdown(begin)
 			b.checkAllocation()
+			if mode.nfd {
+				runParts(b.run, []part[*env]{
+					{"Node Feature Discovery in place of node discovery", (*env).checkReplacesDiscovery},
+					{"handed over to node discovery", (*env).checkHandedOver},
+					{"Node Feature Discovery beside node discovery", (*env).checkBesideDiscovery},
+				})
+			}
 		})
 	}
 }
