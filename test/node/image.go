@@ -149,7 +149,9 @@ func pack(files map[string][]byte, mode int64, same, links map[string]string) ([
 			}
 		}
 	}
-	return packed.Bytes(), writer.Close()
+	// It ends the archive.
+	err := writer.Close()
+	return packed.Bytes(), err
 }
 
 func packFolders(writer *tar.Writer, dir string, made map[string]bool) error {

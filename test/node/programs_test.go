@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
@@ -121,8 +122,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 	runParts(b.run, []part[*env]{
 		{"the kubelet allocates the GPUs", (*env).checkAllocation},
 		{"labels", (*env).checkDiscovered},
-		{"shared by a ConfigMap", (*env).checkSharing},
-		{"shared under another name", (*env).checkRenamed},
+		{"shared by a ConfigMap, and under another name", (*env).checkProgramsSharing},
 		{"a GPU with an error", (*env).checkEvent},
 		{"another version of the toolkit", (*env).checkToolkitUpgrade},
 		{"shared by MPS", (*env).checkProgramsMPS},
@@ -150,8 +150,10 @@ func (b *env) checkDiscovered() {
 	}, "1m", "100ms").Should(Succeed(), b.describe)
 }
 
-// checkRenamed shares the GPUs under another name, and no more.
-func (b *env) checkRenamed() {
+// checkProgramsSharing shares the GPUs by a ConfigMap, then under another name, and no more.
+func (b *env) checkProgramsSharing() {
+	cluster.SkipInSample(b.t)
+	b.checkSharing()
 	b.patchLabel(configLabel, "null")
 	for _, step := range []struct {
 		sharing any
@@ -278,6 +280,9 @@ func TestNVIDIAsProgramsInject(t *testing.T) {
 		{"by the runtime, without CDI", v1.CDISpec{Enabled: new(false)}, true},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
+			if mode.nfd {
+				cluster.SkipInSample(t)
+			}
 			b := newPrograms(t)
 			defer b.logsIfFailed()
 			begin := time.Now()
