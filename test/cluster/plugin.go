@@ -20,7 +20,8 @@ func EnsureKubectl(repo string) (string, error) {
 	return kubectl, nil
 }
 
-// PluginCommand returns the command that runs the plugin of kubectl, the binary, by the pinned kubectl, as users do. Both programs are linked into dir, which is empty.
+// PluginCommand returns the command that runs the plugin of kubectl, the binary, by the pinned kubectl, as users do.
+// Both programs are linked into dir, which is empty.
 func PluginCommand(ctx context.Context, repo, binary, dir string, args ...string) (*exec.Cmd, error) {
 	kubectl, err := EnsureKubectl(repo)
 	if err != nil {

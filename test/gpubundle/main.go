@@ -43,7 +43,7 @@ const most = 45 << 20
 // ranks order the files of the archive: those that have much in common lie near each other, where the compression
 // finds it. Files without a rank come last.
 var ranks = []string{
-	".cache/controlplane/", "images/", "test/", "operator.tar", "bin/", ".cache/",
+	".cache/controlplane/", "images/", "test/", "bin/", ".cache/",
 }
 
 // packing is how an archive is compressed.
@@ -114,7 +114,7 @@ func compress(ctx context.Context, dir string, files []string, archive, dictiona
 		"--transform=s,^,"+filepath.Base(dir)+"/,S", "-C", dir, "-cf", "-", "-T", "-")
 	tar.Stdin = strings.NewReader(strings.Join(files, "\n") + "\n")
 	xz := exec.CommandContext(ctx, "xz", "--compress", "--stdout", "--threads=1", "--x86",
-		"--lzma2=preset=6,dict="+dictionary)
+		"--lzma2=preset=6,nice=128,dict="+dictionary)
 	file, err := os.Create(archive)
 	if err != nil {
 		return err

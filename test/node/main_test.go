@@ -27,9 +27,9 @@ const (
 	pluginVariable        = "TEST_NODE_PLUGIN"
 )
 
-// The variables of a bundle, see package gpubundle, which has also set the first and the last of the others.
+// The variables of a bundle, see package gpubundle, which has also set the first of the others.
 const (
-	// imagesVariable is the folder with the archives of the images that have NVIDIA's programs.
+	// imagesVariable is the folder with the images, those with NVIDIA's programs and the operator's.
 	imagesVariable = "TEST_NODE_IMAGES"
 	// hostDriverVariable is the folder of a played driver; empty for the driver of this computer.
 	hostDriverVariable = "TEST_NODE_HOST_DRIVER"
