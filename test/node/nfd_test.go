@@ -128,8 +128,8 @@ func (b *env) checkHandedOver() {
 
 // checkBesideDiscovery installs Node Feature Discovery on a node that node discovery has labelled, and starts all of
 // their programs again. Those labels change hands, and none changes; Node Feature Discovery may drop others of its own
-// while its worker is replaced. Neither writes again what the other has written, which would be each second: each has one
-// write for the labels that change hands, and Node Feature Discovery one or two for each of its programs that starts.
+// while its worker is replaced. Neither writes again what the other has written, which would be each second. Each has
+// one write for the labels that change hands, and Node Feature Discovery one or two for each program that starts.
 func (b *env) checkBesideDiscovery() {
 	const most = 5
 	seen := b.followValues(ownLabels(b.node(b)))
