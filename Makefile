@@ -231,7 +231,7 @@ test-next: ## Run the main tests on the newest supported Kubernetes; builds its 
 
 .PHONY: test-node
 test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
-	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m $(if $(node_left_out),-skip='$(node_left_out)'))
+	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m)
 
 .PHONY: test-operand
 test-operand: ## Add an operand to a copy of the repository, and show that four places are enough
@@ -365,10 +365,6 @@ ci-parts: RERUNS = 1
 ci-parts: export TEST_SHARE ?= 3
 # lint has vetted all packages.
 ci-parts: vet = -vet=off
-# They mostly wait, for the next reading by NVML, for writes that must not come, or for the kubelet: 12 minutes in all.
-ci-parts: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later|at rest)|$\
-  TestNVIDIAsPrograms$$/(shared by a ConfigMap|shared under another name|shared by MPS)|$\
-  TestNVIDIAsProgramsInject/without CDI
 ci-parts: verify lint test-unit test-race test-rest test-operand test-node test-gpu-bundle
 
 ##@ Deploy

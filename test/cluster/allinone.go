@@ -36,20 +36,22 @@ func WriteAllInOne(ctx context.Context, root string, progress io.Writer) error {
 	}
 	fmt.Fprintf(progress, "building Kubernetes %s as one program, and containerd as one ...\n", rel.version)
 	kubernetes := allInOne{
-		module: filepath.Join("test", "controlplane"),
-		flags:  tool{module: kubernetesModule, version: rel.version}.linkerFlags(),
-		names: []string{
+		dir: filepath.Join(repository, "test", "controlplane"), pkg: "./allinone",
+		flags: tool{module: kubernetesModule, version: rel.version}.linkerFlags(),
+		files: []string{
 			filepath.Join(controlPlane, "etcd"), filepath.Join(controlPlane, "kube-apiserver"),
 			filepath.Join(controlPlane, "kube-controller-manager"), filepath.Join(controlPlane, "kube-scheduler"),
 			filepath.Join(runtime, "kubelet"),
 		},
 	}
-	containerd := allInOne{module: filepath.Join("test", "node", "runtime"), flags: tool{}.linkerFlags()}
+	containerd := allInOne{
+		dir: filepath.Join(repository, "test", "node", "runtime"), pkg: "./allinone", flags: tool{}.linkerFlags(),
+	}
 	for _, name := range containerdPrograms {
-		containerd.names = append(containerd.names, filepath.Join(runtime, name))
+		containerd.files = append(containerd.files, filepath.Join(runtime, name))
 	}
 	for _, program := range []allInOne{kubernetes, containerd} {
-		if err := program.write(ctx, repository); err != nil {
+		if err := program.write(ctx); err != nil {
 			return err
 		}
 	}
@@ -61,19 +63,21 @@ var containerdPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"
 
 // allInOne is a program that is several, by the name under which it is started.
 type allInOne struct {
-	// module is the folder in the repository whose package allinone it is; flags are the linker's.
-	module, flags string
-	// names are the files to write, which are links to one.
-	names []string
+	// dir is the folder of the module that pins the versions, pkg the package that is built; flags are the linker's.
+	dir, pkg, flags string
+	// env are further variables of the build.
+	env []string
+	// files are to be written, as links to one.
+	files []string
 }
 
 // write builds the program in the first of its files, and links the others to it.
-func (a allInOne) write(ctx context.Context, repository string) error {
-	if err := goBuild(ctx, filepath.Join(repository, a.module), a.names[0], a.flags, "./allinone"); err != nil {
+func (a allInOne) write(ctx context.Context) error {
+	if err := goBuild(ctx, a.dir, a.files[0], a.flags, a.pkg, a.env...); err != nil {
 		return err
 	}
-	for _, link := range a.names[1:] {
-		if err := os.Link(a.names[0], link); err != nil {
+	for _, link := range a.files[1:] {
+		if err := os.Link(a.files[0], link); err != nil {
 			return fmt.Errorf("make a copy of the cache: %w", err)
 		}
 	}

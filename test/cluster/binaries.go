@@ -81,6 +81,9 @@ func (t tool) build(ctx context.Context, dir string) error {
 	return goBuild(ctx, t.dir, filepath.Join(dir, t.name), t.linkerFlags(), t.pkg, env...)
 }
 
+// buildFlags are the flags of each build. Without version control data, which Git refuses for another user's checkout.
+const buildFlags = "-buildvcs=false -trimpath"
+
 // goBuild builds one program in the module that dir belongs to, without cgo unless env enables it. It compiles under a
 // temporary name and renames: a cancelled build leaves no partial program, and another process may run the old one.
 func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...string) error {
@@ -91,9 +94,8 @@ func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...strin
 	_ = os.Link(output, temp)
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", ldflags, "-o", temp, pkg)
 	cmd.Dir = dir
-	// Only the module pins versions: ignore a workspace and flags meant for another module. Without version control
-	// data, which Git refuses for another user's checkout.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath")
+	// Only the module pins versions: ignore a workspace and flags meant for another module.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS="+buildFlags)
 	cmd.Env = append(cmd.Env, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

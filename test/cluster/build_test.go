@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -31,6 +33,43 @@ func TestAProgramIsLinkedWhenItsSourcesChange(t *testing.T) {
 	g.Expect(os.SameFile(first, built())).To(BeTrue(), "the same file without a change")
 	write("main.go", "package main\n\nfunc main() { println(2) }\n")
 	g.Expect(os.SameFile(first, built())).To(BeFalse(), "another file after a change")
+}
+
+// Programs of a module are merged into one, which knows which of them it is to be: by its name, also where an installer
+// has changed that or the caller gives another one.
+func TestMergedPrograms(t *testing.T) {
+	g := NewWithT(t)
+	dir, out := t.TempDir(), t.TempDir()
+	files := map[string]string{
+		"go.mod":   "module example.com/pin\n\nrequire example.com/m v1.0.0\n\nreplace example.com/m => ./m\n",
+		"m/go.mod": "module example.com/m\n", "m/internal/shared/text.go": "package shared\n\nconst Text = \" of m\"\n",
+	}
+	var tools []tool
+	for _, name := range []string{"one", "two.sub"} {
+		pkg := "example.com/m/cmd/" + name
+		files["m/cmd/"+name+"/main.go"] = fmt.Sprintf("// %s\npackage main\n\nimport (\n\t\"fmt\"\n\n\t"+
+			"\"example.com/m/internal/shared\"\n)\n\nfunc main() {\n\tfmt.Print(\"%s\", shared.Text)\n}\n", name, name)
+		files["m/cmd/"+name+"/main_test.go"] = "package main\n"
+		tools = append(tools, tool{name: name, pkg: pkg, module: "example.com/m", dir: dir})
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		g.Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
+	}
+	g.Expect(merge(t.Context(), out, tools)).To(Succeed())
+	in := func(name string) string { return filepath.Join(out, name) }
+	g.Expect(os.Link(in("two.sub"), in("two.sub.real"))).To(Succeed())
+	for _, started := range []struct{ program, as, printed string }{
+		{"one", in("one"), "one of m"}, {"two.sub", "two.sub", "two.sub of m"},
+		{"two.sub.real", in("two.sub.real"), "two.sub of m"}, {"one", "hook", "one of m"},
+	} {
+		command := exec.Command(in(started.program))
+		command.Args[0] = started.as
+		printed, err := command.Output()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(printed)).To(Equal(started.printed), "%s, started as %s", started.program, started.as)
+	}
 }
 
 // Who renders a folder of config may change the objects: the next one gets those of the folder.

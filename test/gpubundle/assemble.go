@@ -84,8 +84,7 @@ func (b bundle) programs(ctx context.Context) error {
 	if err := copyFile(standIn, b.path("bin", "stand-in"), 0o755); err != nil {
 		return err
 	}
-	return b.goTool(ctx, "build", "-o", b.path("bin")+"/", "./cmd/gpu-node", "./cmd/gpu-node-cuda",
-		"./test/gpubundle/run")
+	return b.goTool(ctx, "build", "-o", b.path("bin")+"/", "./test/gpubundle/run")
 }
 
 // tests compiles the tests into the folders of their packages, where they expect to run.
@@ -114,41 +113,40 @@ func (b bundle) goTool(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// images writes archives of the operator's image and of those with NVIDIA's programs.
-func (b bundle) images(ctx context.Context) error {
-	programs, err := cluster.EnsureNVIDIAPrograms(ctx, b.progress, node.HostDriverPrograms()...)
+// images writes the operator's image and those with NVIDIA's programs. The operator's programs for nodes are in bin,
+// too.
+func (b bundle) images(ctx context.Context) (err error) {
+	temp, err := os.MkdirTemp("", "gpu-operator-images-")
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	programs, rootfs := filepath.Join(temp, "programs"), filepath.Join(temp, "rootfs")
+	if err := cluster.WriteNVIDIAPrograms(ctx, programs, b.progress, node.HostDriverPrograms()...); err != nil {
+		return err
+	}
+	operator, err := node.RawOperatorImage(ctx, ".", rootfs)
+	if err != nil {
+		return err
+	}
+	// That of the DRA driver is the last one: without its archive the others have all of their files.
 	images, err := node.HostDriverImages(programs)
 	if err != nil {
 		return err
 	}
-	for _, image := range images {
-		name, _, _ := strings.Cut(filepath.Base(image.Names[0]), ":")
-		if err := b.image(image, "images", name+".tar"); err != nil {
+	store := node.NewStore(b.path("images"))
+	for _, image := range append([]node.Image{operator}, images...) {
+		if err := store.Add(image); err != nil {
 			return err
 		}
 	}
-	rootfs, err := os.MkdirTemp("", "gpu-operator-rootfs-")
-	if err != nil {
-		return err
+	for _, program := range []string{"gpu-node", "gpu-node-cuda"} {
+		// A link costs nothing in the archive.
+		if err := os.Link(b.path("images", "gpu-operator", "usr", "bin", program), b.path("bin", program)); err != nil {
+			return err
+		}
 	}
-	operator, err := node.RawOperatorImage(ctx, ".", rootfs)
-	if err == nil {
-		err = b.image(operator, "operator.tar")
-	}
-	return errors.Join(err, os.RemoveAll(rootfs))
-}
-
-// image writes the archive of an image.
-func (b bundle) image(image node.Image, place ...string) error {
-	content, err := image.Archive()
-	if err != nil {
-		return err
-	}
-	path := b.path(place...)
-	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644))
+	return nil
 }
 
 // played writes the played driver: for programs of this machine into played/bin and played/lib, and for the node, as it
@@ -172,7 +170,6 @@ func (b bundle) played(ctx context.Context) error {
 	if err := node.PlayDriver(stack.Lib, standIn, playedDriver, usr); err != nil {
 		return err
 	}
-	// A link costs nothing in the archive.
 	smi := filepath.Join(usr, "bin", "nvidia-smi")
 	return errors.Join(os.Remove(smi), os.Link(standIn, smi))
 }

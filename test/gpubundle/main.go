@@ -28,7 +28,7 @@ func main() {
 	defer stop()
 	err := assemble(ctx, *out, os.Stderr)
 	if err == nil && *archive != "" {
-		err = pack(ctx, *out, *archive, dictionary, os.Stderr)
+		err = pack(ctx, *out, *archive, released, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpubundle:", err)
@@ -43,17 +43,24 @@ const most = 45 << 20
 // ranks order the files of the archive: those that have much in common lie near each other, where the compression
 // finds it. Files without a rank come last.
 var ranks = []string{
-	".cache/controlplane/", "images/", "test/", "operator.tar", "bin/", ".cache/",
+	".cache/controlplane/", "images/", "test/", "bin/", ".cache/",
 }
 
-// dictionary is how far back the compression looks, as xz writes it. That needs eleven times as much memory.
-const dictionary = "256MiB"
+// packing is how an archive is compressed.
+type packing struct {
+	// dictionary is how far back the compression looks, as xz writes it. That needs eleven times as much memory.
+	dictionary string
+	// limit is the largest size of an archive, in bytes: what is carried to a machine with a GPU at all.
+	limit int64
+}
+
+var released = packing{dictionary: "256MiB", limit: 60 << 20}
 
 // claims begins the names of the files for which the first archive has no room: the image of the DRA driver.
 const claims = "images/dra-driver"
 
 // pack writes the archive of a folder, and one of the same name with -dra of what is only for resource claims.
-func pack(ctx context.Context, dir, archive, dictionary string, progress io.Writer) error {
+func pack(ctx context.Context, dir, archive string, p packing, progress io.Writer) error {
 	files, err := list(dir)
 	if err != nil {
 		return err
@@ -61,31 +68,34 @@ func pack(ctx context.Context, dir, archive, dictionary string, progress io.Writ
 	further := slices.Clone(files)
 	further = slices.DeleteFunc(further, func(path string) bool { return !strings.HasPrefix(path, claims) })
 	files = slices.DeleteFunc(files, func(path string) bool { return strings.HasPrefix(path, claims) })
-	if err := packFiles(ctx, dir, files, archive, dictionary, progress); err != nil || len(further) == 0 {
+	if err := packFiles(ctx, dir, files, archive, p, progress); err != nil || len(further) == 0 {
 		return err
 	}
 	name, found := strings.CutSuffix(archive, ".tar.xz")
 	if !found {
 		return fmt.Errorf("the name of the archive %s must end with .tar.xz", archive)
 	}
-	return packFiles(ctx, dir, further, name+"-dra.tar.xz", dictionary, progress)
+	return packFiles(ctx, dir, further, name+"-dra.tar.xz", p, progress)
 }
 
-// packFiles writes an archive of some files of a folder, compressed with a dictionary, and cuts it if it is too large
-// for one file. Pieces of an earlier archive are removed.
-func packFiles(ctx context.Context, dir string, files []string, archive, dictionary string, progress io.Writer) error {
+// packFiles writes an archive of some files of a folder, and cuts it if it is too large for one file. Pieces of an
+// earlier archive are removed.
+func packFiles(ctx context.Context, dir string, files []string, archive string, p packing, progress io.Writer) error {
 	fmt.Fprintln(progress, "compressing ...")
 	begin := time.Now()
-	if err := errors.Join(removePieces(archive), compress(ctx, dir, files, archive, dictionary)); err != nil {
+	if err := errors.Join(removePieces(archive), compress(ctx, dir, files, archive, p.dictionary)); err != nil {
 		return fmt.Errorf("write the archive: %w", err)
 	}
 	info, err := os.Stat(archive)
 	if err != nil {
 		return fmt.Errorf("write the archive: %w", err)
 	}
-	fmt.Fprintf(progress, "%s: %.1f MiB, compressed in %s\n", archive, float64(info.Size())/(1<<20),
+	fmt.Fprintf(progress, "%s: %.1f MiB, compressed in %s\n", archive, mebibytes(info.Size()),
 		time.Since(begin).Round(time.Second))
-	if info.Size() <= most {
+	switch size := info.Size(); {
+	case size > p.limit:
+		return fmt.Errorf("%s is too large: %.1f MiB, the limit is %.1f MiB", archive, mebibytes(size), mebibytes(p.limit))
+	case size <= most:
 		return nil
 	}
 	pieces, err := cut(archive, most)
@@ -96,13 +106,15 @@ func packFiles(ctx context.Context, dir string, files []string, archive, diction
 	return nil
 }
 
+func mebibytes(size int64) float64 { return float64(size) / (1 << 20) }
+
 // compress writes files of a folder into an archive.
 func compress(ctx context.Context, dir string, files []string, archive, dictionary string) error {
 	tar := exec.CommandContext(ctx, "tar", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--no-recursion",
 		"--transform=s,^,"+filepath.Base(dir)+"/,S", "-C", dir, "-cf", "-", "-T", "-")
 	tar.Stdin = strings.NewReader(strings.Join(files, "\n") + "\n")
 	xz := exec.CommandContext(ctx, "xz", "--compress", "--stdout", "--threads=1", "--x86",
-		"--lzma2=preset=6,dict="+dictionary)
+		"--lzma2=preset=6,nice=128,dict="+dictionary)
 	file, err := os.Create(archive)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterpolicy/gpu-operator/test/needs"
+	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
 // The pieces of an archive, one after the other, are the archive, and none of an earlier archive is among them.
@@ -65,7 +66,7 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	for _, piece := range []string{".00", ".01", ".10"} {
 		g.Expect(os.WriteFile(archive+piece, nil, 0o600)).To(Succeed())
 	}
-	g.Expect(pack(t.Context(), bundle, archive, "1MiB", io.Discard)).To(Succeed())
+	g.Expect(pack(t.Context(), bundle, archive, packing{"1MiB", most}, io.Discard)).To(Succeed())
 	further := filepath.Join(dir, "bundle-dra.tar.xz")
 	g.Expect(filepath.Glob(filepath.Join(dir, "bundle*.tar.xz*"))).To(ConsistOf(archive, further))
 	unpacked := t.TempDir()
@@ -85,6 +86,47 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	hard, err := os.Stat(filepath.Join(unpacked, "bundle/test/hard"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.SameFile(script, hard)).To(BeTrue())
+	g.Expect(pack(t.Context(), bundle, archive, packing{"1MiB", 10}, io.Discard)).To(MatchError(
+		HaveSuffix("bundle.tar.xz is too large: 0.0 MiB, the limit is 0.0 MiB")))
+}
+
+// Images that were stored are as before, and have what they share only with the first of them.
+func TestImagesAreStored(t *testing.T) {
+	g := NewWithT(t)
+	dir, store := t.TempDir(), t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for name, content := range map[string]string{"a": "shared", "b": "first", "c": "other", "d": "shared"} {
+		g.Expect(os.WriteFile(in(name), []byte(content), 0o600)).To(Succeed())
+	}
+	g.Expect(os.Link(in("b"), in("b2"))).To(Succeed())
+	images := node.NewStore(store)
+	for name, image := range map[string]node.Image{
+		"first": {
+			Names: []string{"registry/first:v1"},
+			Files: map[string]string{"lib/a": in("a"), "bin/b": in("b"), "bin/b2": in("b2")},
+			Links: map[string]string{"link": "bin/b"}, Entrypoint: []string{"/bin/b"}, Env: []string{"A=b"}, User: "1:1",
+		},
+		"other": {Names: []string{"registry/other:v1"}, Files: map[string]string{"bin/c": in("c")}},
+	} {
+		g.Expect(images.Add(image)).To(Succeed())
+		stored, err := node.ReadImage(filepath.Join(store, name+".json"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(stored.Archive()).To(Equal(must(image.Archive())))
+	}
+	last := node.Image{Names: []string{"registry/last:v1"}, Files: map[string]string{"lib/d": in("d")}}
+	g.Expect(images.Add(last)).To(Succeed())
+	g.Expect(filepath.Join(store, "last")).NotTo(BeAnExistingFile())
+	stored, err := node.ReadImage(filepath.Join(store, "last.json"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(stored.Files).To(Equal(map[string]string{"lib/d": filepath.Join(store, "first/lib/a")}))
+	g.Expect(stored.Archive()).To(Equal(must(last.Archive())))
+}
+
+func must(content []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return content
 }
 
 // Without a compression that works an archive is refused: tar, which fills the pipe, does not wait for ever.
@@ -106,7 +148,7 @@ func TestAnArchiveNeedsTheCompression(t *testing.T) {
 			g.Expect(os.WriteFile(filepath.Join(bundle, "file"), make([]byte, 4<<20), 0o600)).To(Succeed())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			g.Expect(pack(ctx, bundle, filepath.Join(dir, "bundle.tar.xz"), "1MiB", io.Discard)).NotTo(Succeed())
+			g.Expect(pack(ctx, bundle, filepath.Join(dir, "bundle.tar.xz"), packing{"1MiB", most}, io.Discard)).NotTo(Succeed())
 			g.Expect(ctx.Err()).NotTo(HaveOccurred(), "tar was waited for")
 		})
 	}

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/discover"
@@ -215,15 +214,8 @@ func start(t *testing.T) (*Programs, nodes) {
 	_, err = client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := parse(Definitions() + "---\n" + Objects)
+	objects, err := InNamespace(namespace)
 	g.Expect(err).NotTo(HaveOccurred())
-	for _, object := range objects {
-		if slices.Contains([]schema.GroupKind{
-			{Kind: "ServiceAccount"}, {Kind: "ConfigMap"}, {Group: "apps", Kind: "DaemonSet"},
-		}, object.GroupVersionKind().GroupKind()) {
-			object.SetNamespace(namespace)
-		}
-	}
 	g.Expect(cluster.InstallObjects(t.Context(), c.Config, objects)).To(Succeed())
 	p := &Programs{Namespace: namespace, LogDir: t.TempDir()}
 	t.Cleanup(func() { p.logEnds(t) })

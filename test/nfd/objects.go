@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,8 +15,12 @@ import (
 // Account is the ServiceAccount of all programs, as in NVIDIA's chart.
 const Account = "nfd"
 
+// Image is the name of the image in NVIDIA's chart.
+const Image = "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"
+
 // Objects are those of Node Feature Discovery in NVIDIA's chart, with the rule for kernel modules. That rule matches
-// every node here.
+// every node here. The programs are those of Build: nfd-worker has the root file system of its node in its working
+// directory.
 const Objects = `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: nfd, labels: {app.kubernetes.io/name: node-feature-discovery}}
@@ -52,7 +57,13 @@ spec:
     metadata: {labels: {app: nfd-master, app.kubernetes.io/name: node-feature-discovery}}
     spec:
       serviceAccountName: nfd
-      containers: [{name: master, image: "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"}]
+      containers:
+      - name: master
+        image: ` + Image + `
+        command: [nfd-master, -config=, '-options=` + masterOptions + `']
+        env:
+        - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        - {name: KUBERNETES_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -63,7 +74,13 @@ spec:
     metadata: {labels: {app: nfd-gc, app.kubernetes.io/name: node-feature-discovery}}
     spec:
       serviceAccountName: nfd
-      containers: [{name: gc, image: "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"}]
+      containers:
+      - name: gc
+        image: ` + Image + `
+        command: [nfd-gc]
+        env:
+        - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        - {name: KUBERNETES_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
 ---
 apiVersion: apps/v1
 kind: DaemonSet
@@ -74,7 +91,24 @@ spec:
     metadata: {labels: {app: nfd-worker, app.kubernetes.io/name: node-feature-discovery}}
     spec:
       serviceAccountName: nfd
-      containers: [{name: worker, image: "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"}]
+      containers:
+      - name: worker
+        image: ` + Image + `
+        command: [nfd-worker, -config=, '-options=` + ChartOptions + `']
+        workingDir: /host
+        env:
+        - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        - {name: KUBERNETES_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+        volumeMounts:
+        - {name: sys, mountPath: /host/sys, readOnly: true}
+        - {name: os-release, mountPath: /host/etc/os-release, readOnly: true}
+        - {name: features, mountPath: /etc/kubernetes/node-feature-discovery/features.d, readOnly: true}
+      volumes:
+      - {name: sys, hostPath: {path: /sys}}
+      - {name: os-release, hostPath: {path: /etc/os-release}}
+      - {name: features, hostPath: {path: /etc/kubernetes/node-feature-discovery/features.d, type: DirectoryOrCreate}}
 ---
 apiVersion: nfd.k8s-sigs.io/v1alpha1
 kind: NodeFeatureRule
@@ -102,6 +136,17 @@ spec:
 `, plural, scope, kind, plural)
 	}
 	return text.String()
+}
+
+// InNamespace returns Definitions and Objects, as they are installed in a namespace.
+func InNamespace(namespace string) ([]*unstructured.Unstructured, error) {
+	objects, err := parse(Definitions() + "---\n" + Objects)
+	for _, object := range objects {
+		if slices.Contains([]string{"ServiceAccount", "ConfigMap", "DaemonSet", "Deployment"}, object.GetKind()) {
+			object.SetNamespace(namespace)
+		}
+	}
+	return objects, err
 }
 
 // parse decodes documents.

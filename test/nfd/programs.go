@@ -10,8 +10,8 @@ import (
 
 // Options of nfd-worker: those of NVIDIA's chart, and none, with which it labels by class and vendor.
 const (
-	ChartOptions = `{"core": {"sleepInterval": "1s"}, "sources": {"pci": {
-	"deviceClassWhitelist": ["02", "0200", "0207", "0300", "0302"], "deviceLabelFields": ["vendor"]}}}`
+	ChartOptions = `{"core": {"sleepInterval": "1s"}, "sources": {"pci": {` +
+		`"deviceClassWhitelist": ["02", "0200", "0207", "0300", "0302"], "deviceLabelFields": ["vendor"]}}}`
 	DefaultOptions = `{"core": {"sleepInterval": "1s"}}`
 )
 

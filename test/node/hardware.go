@@ -35,6 +35,7 @@ func shown(gpus int) map[string]string {
 	for i := range gpus {
 		device := fmt.Sprintf("/sys/bus/pci/devices/0000:%02x:00.0/", pciAddress+i)
 		files[device+"vendor"], files[device+"device"], files[device+"class"] = "0x10de\n", "0x2330\n", "0x030200\n"
+		files[device+"subsystem_vendor"], files[device+"subsystem_device"] = "0x10de\n", "0x16c1\n"
 		// Without capabilities, such as that of a GPU of a virtual machine.
 		files[device+"config"] = string(make([]byte, 256))
 		files[device+"numa_node"], files[device+"resource"] = "-1\n", "0x0 0x0 0x0\n"

@@ -96,7 +96,7 @@ func (s *hostScene) checkMIG() {
 
 // checkClaimed lets NVIDIA's DRA driver replace the device plugin, and a pod compute on the GPU of its claim.
 func (s *hostScene) checkClaimed() {
-	image, err := filepath.Glob(filepath.Join(os.Getenv(imagesVariable), "dra-driver*.tar"))
+	image, err := filepath.Glob(filepath.Join(os.Getenv(imagesVariable), "dra-driver*.json"))
 	s.Expect(err).NotTo(HaveOccurred())
 	if len(image) == 0 {
 		s.notRun("the image of the DRA driver is not here; it is in an archive of its own, gpu-bundle-dra.tar.xz")

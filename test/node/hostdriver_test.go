@@ -192,18 +192,16 @@ func (s *hostScene) driver() *node.HostDriver {
 	return &node.HostDriver{Dir: dir}
 }
 
-// loadImages loads the images with NVIDIA's programs, and what a host has that these use.
+// loadImages loads the images of the operator and of NVIDIA's programs, and what a host has that these use.
 func (s *hostScene) loadImages() {
 	s.t.Helper()
-	archives, err := filepath.Glob(filepath.Join(os.Getenv(imagesVariable), "*.tar"))
+	files, err := filepath.Glob(filepath.Join(os.Getenv(imagesVariable), "*.json"))
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(archives).NotTo(BeEmpty())
-	for _, path := range archives {
-		archive, err := os.Open(path)
+	s.Expect(files).NotTo(BeEmpty())
+	for _, path := range files {
+		image, err := node.ReadImage(path)
 		s.Expect(err).NotTo(HaveOccurred())
-		err = s.machine.Import(s.t.Context(), archive)
-		_ = archive.Close()
-		s.Expect(err).NotTo(HaveOccurred(), path)
+		s.load(image)
 	}
 	s.Expect(s.machine.InstallContainerd()).To(Succeed())
 	if !s.result.Played {

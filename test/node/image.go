@@ -21,8 +21,8 @@ import (
 type Image struct {
 	// Names are the references by which it can be used in pods, with registry and tag or digest.
 	Names []string
-	// Files are paths on this computer by their places in the image, without the leading slash. All are
-	// programs.
+	// Files are paths on this computer by their places in the image, without the leading slash. All are programs. What is
+	// one file here is one file there.
 	Files map[string]string
 	// Links are targets of symbolic links by the links' places in the image.
 	Links map[string]string
@@ -75,19 +75,30 @@ func (i Image) Archive() ([]byte, error) {
 		return nil, err
 	}
 	blobs["index.json"], blobs["oci-layout"] = index, []byte(`{"imageLayoutVersion": "1.0.0"}`)
-	return pack(blobs, 0o644, nil)
+	return pack(blobs, 0o644, nil, nil)
 }
 
 func (i Image) layer() ([]byte, error) {
-	files := map[string][]byte{}
-	for place, source := range i.Files {
-		content, err := os.ReadFile(source)
+	files, same := map[string][]byte{}, map[string]string{}
+	// The places of the files, and what is known of these.
+	var places []string
+	var known []fs.FileInfo
+	for _, place := range slices.Sorted(maps.Keys(i.Files)) {
+		info, err := os.Stat(i.Files[place])
 		if err != nil {
 			return nil, err
 		}
-		files[place] = content
+		at := slices.IndexFunc(known, func(other fs.FileInfo) bool { return os.SameFile(info, other) })
+		if at >= 0 {
+			same[place] = places[at]
+			continue
+		}
+		if files[place], err = os.ReadFile(i.Files[place]); err != nil {
+			return nil, err
+		}
+		places, known = append(places, place), append(known, info)
 	}
-	return pack(files, 0o755, i.Links)
+	return pack(files, 0o755, same, i.Links)
 }
 
 // put adds a blob and returns its descriptor.
@@ -105,8 +116,8 @@ func putJSON(blobs map[string][]byte, mediaType string, value any) (descriptor, 
 	return put(blobs, mediaType, content), nil
 }
 
-// pack creates a tar file of files and links, with the folders that they are in.
-func pack(files map[string][]byte, mode int64, links map[string]string) ([]byte, error) {
+// pack creates a tar file of files, hard links to these and symbolic links, with the folders that they are in.
+func pack(files map[string][]byte, mode int64, same, links map[string]string) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := tar.NewWriter(&packed)
 	made := map[string]bool{".": true}
@@ -123,16 +134,24 @@ func pack(files map[string][]byte, mode int64, links map[string]string) ([]byte,
 			return nil, err
 		}
 	}
-	for _, place := range slices.Sorted(maps.Keys(links)) {
-		if err := packFolders(writer, path.Dir(place), made); err != nil {
-			return nil, err
-		}
-		header := &tar.Header{Typeflag: tar.TypeSymlink, Name: place, Linkname: links[place], Mode: int64(fs.ModePerm)}
-		if err := writer.WriteHeader(header); err != nil {
-			return nil, err
+	for _, kind := range []struct {
+		flag  byte
+		mode  int64
+		links map[string]string
+	}{{tar.TypeLink, mode, same}, {tar.TypeSymlink, int64(fs.ModePerm), links}} {
+		for _, place := range slices.Sorted(maps.Keys(kind.links)) {
+			if err := packFolders(writer, path.Dir(place), made); err != nil {
+				return nil, err
+			}
+			header := &tar.Header{Typeflag: kind.flag, Name: place, Linkname: kind.links[place], Mode: kind.mode}
+			if err := writer.WriteHeader(header); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return packed.Bytes(), writer.Close()
+	// It ends the archive.
+	err := writer.Close()
+	return packed.Bytes(), err
 }
 
 func packFolders(writer *tar.Writer, dir string, made map[string]bool) error {

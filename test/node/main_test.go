@@ -23,11 +23,13 @@ const (
 	standInVariable       = "TEST_NODE_STAND_IN"
 	programsVariable      = "TEST_NODE_PROGRAMS"
 	operatorImageVariable = "TEST_NODE_OPERATOR_IMAGE"
+	nfdVariable           = "TEST_NODE_NFD"
+	pluginVariable        = "TEST_NODE_PLUGIN"
 )
 
-// The variables of a bundle, see package gpubundle, which has also set the first and the last of the others.
+// The variables of a bundle, see package gpubundle, which has also set the first of the others.
 const (
-	// imagesVariable is the folder with the archives of the images that have NVIDIA's programs.
+	// imagesVariable is the folder with the images, those with NVIDIA's programs and the operator's.
 	imagesVariable = "TEST_NODE_IMAGES"
 	// hostDriverVariable is the folder of a played driver; empty for the driver of this computer.
 	hostDriverVariable = "TEST_NODE_HOST_DRIVER"
@@ -67,6 +69,13 @@ func prepare(ctx context.Context) error {
 	}
 	if os.Getenv(victimVariable) != "" {
 		return nil // It has no operator.
+	}
+	discovery, discoveryErr := cluster.EnsureNFDBinaries(ctx, os.Stderr)
+	plugin, pluginErr := cluster.BuildPlugin(ctx, os.Stderr)
+	_, kubectlErr := cluster.EnsureKubectl(repository)
+	if err := errors.Join(discoveryErr, pluginErr, kubectlErr, os.Setenv(nfdVariable, discovery),
+		os.Setenv(pluginVariable, plugin)); err != nil {
+		return err
 	}
 	image := filepath.Join(filepath.Dir(standIn), "operator.oci.tar")
 	err := node.BuildOperatorImage(ctx, repository, operatorImage+":"+operatorTag, image, os.Stderr)

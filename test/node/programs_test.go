@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
@@ -121,8 +122,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 	runParts(b.run, []part[*env]{
 		{"the kubelet allocates the GPUs", (*env).checkAllocation},
 		{"labels", (*env).checkDiscovered},
-		{"shared by a ConfigMap", (*env).checkSharing},
-		{"shared under another name", (*env).checkRenamed},
+		{"shared by a ConfigMap, and under another name", (*env).checkProgramsSharing},
 		{"a GPU with an error", (*env).checkEvent},
 		{"another version of the toolkit", (*env).checkToolkitUpgrade},
 		{"shared by MPS", (*env).checkProgramsMPS},
@@ -150,8 +150,10 @@ func (b *env) checkDiscovered() {
 	}, "1m", "100ms").Should(Succeed(), b.describe)
 }
 
-// checkRenamed shares the GPUs under another name, and no more.
-func (b *env) checkRenamed() {
+// checkProgramsSharing shares the GPUs by a ConfigMap, then under another name, and no more.
+func (b *env) checkProgramsSharing() {
+	cluster.SkipInSample(b.t)
+	b.checkSharing()
 	b.patchLabel(configLabel, "null")
 	for _, step := range []struct {
 		sharing any
@@ -271,21 +273,37 @@ func TestNVIDIAsProgramsInject(t *testing.T) {
 	for _, mode := range []struct {
 		name string
 		spec v1.CDISpec
+		// nfd lets Node Feature Discovery label the node at first, in place of node discovery.
+		nfd bool
 	}{
-		{"by an NRI plugin", v1.CDISpec{Enabled: new(true), NRIPluginEnabled: new(true)}},
-		{"by the runtime, without CDI", v1.CDISpec{Enabled: new(false)}},
+		{"by an NRI plugin", v1.CDISpec{Enabled: new(true), NRIPluginEnabled: new(true)}, false},
+		{"by the runtime, without CDI", v1.CDISpec{Enabled: new(false)}, true},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
+			if mode.nfd {
+				cluster.SkipInSample(t)
+			}
 			b := newPrograms(t)
 			defer b.logsIfFailed()
 			begin := time.Now()
 			policy := programsPolicy()
 			policy.Spec.CDI = &mode.spec
+			if mode.nfd {
+				policy.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+				b.installNFD(true)
+			}
 			b.createPolicy(policy)
 			b.stages(begin)
 			b.awaitReady()
 			b.logBreakdown(begin)
 			b.checkAllocation()
+			if mode.nfd {
+				runParts(b.run, []part[*env]{
+					{"Node Feature Discovery in place of node discovery", (*env).checkReplacesDiscovery},
+					{"handed over to node discovery", (*env).checkHandedOver},
+					{"Node Feature Discovery beside node discovery", (*env).checkBesideDiscovery},
+				})
+			}
 		})
 	}
 }

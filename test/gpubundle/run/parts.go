@@ -41,7 +41,7 @@ func parts(bundle, results string, o options) []part {
 		name: "node", dir: in("test/node"),
 		args: []string{in("test/node/node.test"), "-test.v", "-test.run=^TestAHostDriver$", "-test.timeout=10m"},
 		env: []string{
-			"TEST_PREBUILT=1", "TEST_NODE_STAND_IN=" + in("bin/stand-in"), "TEST_NODE_OPERATOR_IMAGE=" + in("operator.tar"),
+			"TEST_PREBUILT=1", "TEST_NODE_STAND_IN=" + in("bin/stand-in"),
 			"TEST_NODE_IMAGES=" + in("images"), "TEST_NODE_RESULTS=" + filepath.Join(results, "node.json"),
 		},
 		check: func(ctx context.Context) error { return errors.Join(checkDriver(ctx), checkNamespaces(ctx)) },
