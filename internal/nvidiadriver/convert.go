@@ -174,17 +174,16 @@ func poolAbove(
 	base effective.Spec, object v1alpha1.NVIDIADriver, declared operand.NVIDIADriver, shared bool,
 ) v1.NodePoolSpec {
 	pool, _ := Pool(object)
-	own := pool.Driver
-	if shared && declared.SameDriver(base) {
-		pool.Driver = &v1.NodePoolDriverSpec{UpgradePolicy: own.UpgradePolicy}
-		if reflect.DeepEqual(base.Driver.UpgradePolicy, declared.Spec.Driver.UpgradePolicy) {
-			pool.Driver = nil
-		}
-		return pool
-	}
 	usual := effective.Of(v1.ClusterPolicySpec{}).DaemonSets.PriorityClassName
-	if own.PriorityClassName == "" && base.DaemonSets.PriorityClassName != usual {
-		own.PriorityClassName = usual
+	switch {
+	case !shared || !declared.SameDriver(base):
+		if pool.Driver.PriorityClassName == "" && base.DaemonSets.PriorityClassName != usual {
+			pool.Driver.PriorityClassName = usual
+		}
+	case reflect.DeepEqual(base.Driver.UpgradePolicy, declared.Spec.Driver.UpgradePolicy):
+		pool.Driver = nil
+	default:
+		pool.Driver = &v1.NodePoolDriverSpec{UpgradePolicy: pool.Driver.UpgradePolicy}
 	}
 	return pool
 }

@@ -85,6 +85,11 @@ func TestToNodePools(t *testing.T) {
 			`{all: {default: true, version: "9"}}`,
 			"{driver: {version: '9', upgradePolicy: {autoUpgrade: true}}}",
 		},
+		"an object with the driver and the upgrades of the spec": {
+			"{driver: {useNvidiaDriverCRD: true, upgradePolicy: {autoUpgrade: true}}}",
+			"{all: {default: true}, a: {nodeSelector: {team: a}}}",
+			"{driver: {upgradePolicy: {autoUpgrade: true}}, nodePools: [{name: a, nodeSelector: {team: a}}]}",
+		},
 		"a driver of the spec that no object has": {
 			"{driver: {useNvidiaDriverCRD: true, version: '9', secretEnv: s}, gds: {enabled: true}}",
 			`{all: {default: true, kernelModuleType: open}}`,
@@ -216,6 +221,8 @@ func TestWhatNoObjectHas(t *testing.T) {
 
 // What the order of node pools decides is lost, and nothing else: objects become node pools and objects again.
 func TestObjectsBecomeNodePoolsAndObjects(t *testing.T) {
+	const withPools = `{driver: {useNvidiaDriverCRD: true}, nodePools: [{name: a, nodeSelector: {team: a}},
+		{name: rest, nodeSelector: {nvidia.com/gpu.present: "true"}}]}`
 	fields := driverFields(t)
 	converted := 0
 	for seed := range uint64(300) {
@@ -237,9 +244,10 @@ func TestObjectsBecomeNodePoolsAndObjects(t *testing.T) {
 			t.Errorf("seed %d, back: %v", seed, err)
 			continue
 		}
+		expectYAML(t, again.Spec, withPools)
 		before := nvidiadriver.Declared(uses.Spec, original)
 		after := nvidiadriver.Declared(again.Spec, objects)
-		if diff := cmp.Diff(before[0].NodeSelector, after[0].NodeSelector); diff != "" {
+		if diff := cmp.Diff(v1.NodePoolSelector{"team": "a"}, after[0].NodeSelector); diff != "" {
 			t.Errorf("seed %d: the nodes differ: -want +got:\n%s", seed, diff)
 		}
 		if diff := cmp.Diff(before[0].Spec.Driver, after[0].Spec.Driver); diff != "" {

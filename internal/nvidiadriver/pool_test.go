@@ -49,18 +49,25 @@ var withoutEffect = map[string]string{
 	"useOpenKernelModules": "a problem reports it",
 }
 
-// Each field of an object is in its node pool, or is listed.
+// namesInPool replaces the names of fields that a node pool calls otherwise.
+var namesInPool = strings.NewReplacer(`"repoConfig":{"name"`, `"repoConfig":{"configMapName"`,
+	`"virtualTopologyConfig":{"name"`, `"virtualTopology":{"config"`,
+	`"licensingConfig":{"name"`, `"licensingConfig":{"configMapName"`)
+
+// The values of each field of an object are in its node pool, or the field is listed.
 func TestEveryFieldIsInTheNodePool(t *testing.T) {
-	empty, _ := nvidiadriver.Pool(driverOf(t, nil))
 	covered := 0
 	for _, field := range driverFields(t) {
-		differs := false
+		is := true
 		for _, value := range field.Values() {
-			pool, _ := nvidiadriver.Pool(driverOf(t, field.Spec(value)))
-			differs = differs || !reflect.DeepEqual(pool, empty)
+			driver := driverOf(t, field.Spec(value))
+			pool, _ := nvidiadriver.Pool(driver)
+			got := fieldsOf(t, pool.Driver)
+			got["nodeSelector"] = fieldsOf(t, pool.NodeSelector)
+			is = is && contains(got, fieldsOf(t, driver.Spec))
 		}
-		if _, listed := withoutEffect[field.String()]; differs == listed {
-			t.Errorf("%s is in the node pool: %v, and listed: %v", field, differs, listed)
+		if _, listed := withoutEffect[field.String()]; is == listed {
+			t.Errorf("%s is in the node pool: %v, and listed: %v", field, is, listed)
 		}
 		covered++
 	}
@@ -68,6 +75,38 @@ func TestEveryFieldIsInTheNodePool(t *testing.T) {
 	if covered < least {
 		t.Errorf("%d fields only", covered)
 	}
+}
+
+// fieldsOf returns the fields of a part of an object, by their names in a node pool.
+func fieldsOf(t *testing.T, part any) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(part)
+	fields := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal([]byte(namesInPool.Replace(string(text))), &fields)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// contains reports whether a value has the fields of another, and at its end the elements of its lists.
+func contains(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		fields, _ := got.(map[string]any)
+		for name, value := range want {
+			if !contains(fields[name], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		list, _ := got.([]any)
+		return len(list) >= len(want) && reflect.DeepEqual(list[len(list)-len(want):], want)
+	}
+	return reflect.DeepEqual(got, want)
 }
 
 // An object that is converted into a node pool and back describes the same driver.
@@ -156,14 +195,7 @@ cluster.default: {default: true, version: "1", gds: yes}`,
 // summary returns the fields of an object, with the value of enabled for GDS and of autoUpgrade for the upgrades.
 func summary(t *testing.T, driver v1alpha1.NVIDIADriver) map[string]any {
 	t.Helper()
-	text, err := json.Marshal(driver.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(text, &fields); err != nil {
-		t.Fatal(err)
-	}
+	fields := fieldsOf(t, driver.Spec)
 	if driver.Spec.GDS != nil {
 		fields["gds"] = *driver.Spec.GDS.Enabled
 	}
