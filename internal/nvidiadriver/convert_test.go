@@ -3,6 +3,7 @@ package nvidiadriver_test
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,6 +109,12 @@ func TestToNodePools(t *testing.T) {
 			{name: all, nodeSelector: {nvidia.com/gpu.present: "true"},
 			driver: {version: "3", ` + auto + `, ` + gpuToleration + `}}]}`,
 		},
+		"a node pool that no object selects": {
+			`{driver: {useNvidiaDriverCRD: true}, nodePools: [{name: t, nodeSelector: {team: b}, toolkit: {version: v1}}]}`,
+			`{a: {version: "2", nodeSelector: {team: a}}}`,
+			`{driver: {}, nodePools: [{name: t, nodeSelector: {team: b}, toolkit: {version: v1}},
+			{name: a, nodeSelector: {team: a}, driver: {version: "2", ` + auto + `, ` + gpuToleration + `}}]}`,
+		},
 		"the priority class of all DaemonSets": {
 			"{driver: {useNvidiaDriverCRD: true}, daemonsets: {priorityClassName: mine}}", `{all: {default: true}}`,
 			`{driver: {}, daemonsets: {priorityClassName: mine}, nodePools: [
@@ -121,6 +128,9 @@ func TestToNodePools(t *testing.T) {
 				t.Fatal(err)
 			}
 			expectYAML(t, got.Spec, test.want)
+			if got := nvidiadriver.SelectAll(objectsOf(t, test.objects)); got != strings.Contains(test.objects, "all: ") {
+				t.Errorf("the objects select all nodes: %v", got)
+			}
 		})
 	}
 }
@@ -154,8 +164,11 @@ func TestWhatIsNoNodePool(t *testing.T) {
 			"NVIDIADriver a: spec.nodeSelector selects nodes of NVIDIADriver b too: change one of them",
 		},
 		"what all DaemonSets have": {
-			uses + ", daemonsets: {labels: {a: b}, nodeSelector: {x: z}}}", "{a: {default: true, labels: {c: d}}}",
-			"ClusterPolicy p: spec.daemonsets.labels.a differs for NVIDIADriver a, " +
+			uses + ", daemonsets: {labels: {a: b}, annotations: {e: f}, nodeSelector: {x: z}}}",
+			"{a: {default: true, labels: {c: d}}}",
+			"ClusterPolicy p: spec.daemonsets.annotations.e differs for NVIDIADriver a, " +
+				"and a node pool cannot have another value: remove it\n" +
+				"ClusterPolicy p: spec.daemonsets.labels.a differs for NVIDIADriver a, " +
 				"and a node pool cannot have another value: remove it\n" +
 				"ClusterPolicy p: spec.daemonsets.nodeSelector applies to the drivers of node pools, " +
 				"and not to those of NVIDIADrivers: remove it",
@@ -186,6 +199,21 @@ func TestWhatIsNoNodePool(t *testing.T) {
 
 func TestWhatNoObjectHas(t *testing.T) {
 	for name, test := range map[string]struct{ policy, want string }{
+		"nothing, of node pools without drivers, which may overlap": {
+			"{driver: {nodeSelector: {x: z}}, nodePools: [{name: a, nodeSelector: {team: a}}, " +
+				"{name: b, nodeSelector: {x: z}}]}", "",
+		},
+		"a field of spec.driver, which a node pool of all nodes has": {
+			"{driver: {containerResources: [{name: nvidia-driver-ctr, limits: {memory: 1Gi}}]}, " +
+				"nodePools: [{name: all, nodeSelector: {nvidia.com/gpu.present: 'true'}, toolkit: {version: v1}}]}",
+			"ClusterPolicy p: spec.driver.containerResources is no field of NVIDIADriver, " +
+				"and its value would be lost for all: remove it",
+		},
+		"a field of spec.driver": {
+			"{driver: {containerResources: [{name: nvidia-driver-ctr, limits: {memory: 1Gi}}]}}",
+			"ClusterPolicy p: spec.driver.containerResources is no field of NVIDIADriver, " +
+				"and its value would be lost for cluster.default: remove it",
+		},
 		"no driver": {
 			"{driver: {enabled: false}}",
 			"ClusterPolicy p: spec.driver.enabled is false, so that there is no driver to declare",
@@ -212,7 +240,7 @@ func TestWhatNoObjectHas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, objects, err := nvidiadriver.ToObjects(policyOf(t, test.policy))
-			if err == nil || err.Error() != test.want {
+			if test.want == "" && err != nil || test.want != "" && (err == nil || err.Error() != test.want) {
 				t.Errorf("got  %v, %+v %+v\nwant %s", err, got, objects, test.want)
 			}
 		})

@@ -159,12 +159,14 @@ func TestDriversOfAPolicy(t *testing.T) {
 		"no driver": {"driver: {enabled: false}", ""},
 		"spec.driver, which has no automatic upgrades by default": {
 			"driver: {version: '595', usePrecompiled: true}",
-			"cluster.default: {default: true, usePrecompiled: true, version: '595', upgradePolicy: no}",
+			"cluster.default: {default: true, usePrecompiled: true, version: '595', upgradePolicy: {autoUpgrade: false}}",
 		},
 		"the placement of all DaemonSets": {
-			`{driver: {upgradePolicy: {autoUpgrade: true}, labels: {a: b}},
-			daemonsets: {labels: {c: d}, tolerations: [{key: x, operator: Exists}], nodeSelector: {team: a}}}`,
-			"cluster.default: {nodeSelector: {team: a}, labels: {a: b, c: d}, tolerations: [{key: x, operator: Exists}]}",
+			`{driver: {upgradePolicy: {autoUpgrade: true, drain: {enable: true}}, labels: {a: b, c: own}},
+			daemonsets: {labels: {c: d, e: f}, tolerations: [{key: x, operator: Exists}], nodeSelector: {team: a},
+			podSecurityContext: {runAsUser: 1}}}`,
+			`cluster.default: {nodeSelector: {team: a}, labels: {a: b, c: own, e: f}, podSecurityContext: {runAsUser: 1},
+			tolerations: [{key: x, operator: Exists}], upgradePolicy: {drain: {enable: true}}}`,
 		},
 		"node pools": {
 			`{driver: {upgradePolicy: {autoUpgrade: true}, version: "1"}, gds: {enabled: true}, nodePools: [
@@ -192,15 +194,12 @@ cluster.default: {default: true, version: "1", gds: yes}`,
 	}
 }
 
-// summary returns the fields of an object, with the value of enabled for GDS and of autoUpgrade for the upgrades.
+// summary returns the fields of an object, with the value of enabled for GDS.
 func summary(t *testing.T, driver v1alpha1.NVIDIADriver) map[string]any {
 	t.Helper()
 	fields := fieldsOf(t, driver.Spec)
 	if driver.Spec.GDS != nil {
 		fields["gds"] = *driver.Spec.GDS.Enabled
-	}
-	if driver.Spec.UpgradePolicy != nil {
-		fields["upgradePolicy"] = *driver.Spec.UpgradePolicy.AutoUpgrade
 	}
 	return fields
 }
@@ -243,5 +242,19 @@ func TestObjectsThatNoPodCanFollow(t *testing.T) {
 		if len(problems) != 1 || problems[0].Field != path || !problems[0].Refused {
 			t.Errorf("%s: %+v", path, problems)
 		}
+	}
+}
+
+// Fields that have no effect are noted, and not those because of which the object is refused.
+func TestNotes(t *testing.T) {
+	got := nvidiadriver.Notes(driverOf(t, map[string]any{
+		"nodeAffinity": map[string]any{}, "useOpenKernelModules": true, "priorityClassName": "a..b",
+	}))
+	want := []string{
+		"spec.nodeAffinity has no effect, as in NVIDIA's operator: use nodeSelector",
+		"spec.useOpenKernelModules is deprecated and has no effect: use kernelModuleType",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -99,6 +99,14 @@ func TestNext(t *testing.T) {
 			action:  removal.Wait,
 			message: "waits until these pods have ended: driver-x",
 		},
+		"labels of an administrator": {
+			change: func(n *removal.Node) { n.Managed = false }, asks: true,
+			action: removal.Clean, message: "the host is cleaned up",
+		},
+		"labels of an administrator, and a pod of another operand": {
+			change: func(n *removal.Node) { n.Managed, n.Pods = false, append(n.Pods, removal.Pod{Name: "x-x", Operand: "x"}) },
+			action: removal.Wait, message: "waits until these pods have ended: x-x",
+		},
 		"a driver upgrade": {
 			empty: true, change: func(n *removal.Node) { n.Upgrading = true }, action: removal.Wait, asks: true,
 			message: "waits until its driver upgrade has ended",
