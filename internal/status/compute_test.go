@@ -709,7 +709,7 @@ func TestNodeMessageIsKeptForTheSameCause(t *testing.T) {
 	}
 	tests := map[string]func(*env){
 		"it comes from another operand": func(e *env) {
-			e.startPod(0, "driver")
+			e.pod(0, "driver").Status.Conditions[1].Status = corev1.ConditionTrue
 			e.failPod(0, "container-toolkit", "attempt 3")
 		},
 		"it is another reason": func(e *env) {
@@ -760,8 +760,11 @@ func TestIgnored(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 3},
 		Status:     newEnv(t, 3).status(),
 	}
+	policy.Status.Conditions = append(policy.Status.Conditions, metav1.Condition{
+		Type: "Other", Status: metav1.ConditionTrue, Reason: "OfAnotherWriter",
+	})
 	status := Ignored(policy, namespace, named("first"))
-	if status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 ||
+	if status.Namespace != namespace || status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 ||
 		status.NodeSummary != nil {
 		t.Errorf("got %+v", status)
 	}
@@ -771,6 +774,7 @@ func TestIgnored(t *testing.T) {
 		"Degraded":    "False None",
 		"Error":       "True Ignored",
 		"Stalled":     "True Ignored",
+		"Other":       "True OfAnotherWriter",
 	}
 	if diff := cmp.Diff(want, conditionsOf(status)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -783,9 +787,18 @@ func TestIgnored(t *testing.T) {
 
 func TestInputFailed(t *testing.T) {
 	e := newEnv(t, 1)
+	if e.input().Conflicts() {
+		t.Error("there is no conflict")
+	}
 	e.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
 	e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
 	e.applied["container-toolkit"] = ApplyResult{Err: fmt.Errorf("%w: z", ErrNotTakenOver)}
+	if got := operandOf(t, e.status(), "container-toolkit"); got.State != v1.OperandWaiting || got.Reason != "NotTakenOver" {
+		t.Errorf("an operand that is not taken over is %s: %s", got.State, got.Reason)
+	}
+	if !e.input().Conflicts() {
+		t.Error("the conflict does not count")
+	}
 	if e.input().NeedsRetry() {
 		t.Error("a conflict counts as a failed call")
 	}
