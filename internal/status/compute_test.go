@@ -543,6 +543,33 @@ func TestOperandStates(t *testing.T) {
 				Message: "needs runtime-classes, which was not applied: see the message of runtime-classes in status.operands",
 			},
 		},
+		"differs while the policy is paused": {
+			name: "device-plugin", change: func(e *env) { e.applied["device-plugin"] = ApplyResult{Pending: 2} },
+			want: v1.OperandStatus{
+				State: v1.OperandProgressing, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "Paused",
+				Message: "2 of its objects differ from the spec and are not updated while spec.paused is true",
+			},
+		},
+		"is altered by the API server": {
+			name: "device-plugin", change: func(e *env) {
+				e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("DaemonSet a: %w", &apply.AlteredError{})}
+			},
+			want: v1.OperandStatus{
+				State: v1.OperandError, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "Altered",
+				Message: "DaemonSet a: " + (&apply.AlteredError{}).Error(),
+			},
+		},
+		"keeps pods of an earlier template": {
+			name: "device-plugin", change: func(e *env) {
+				ds := e.snapshot.DaemonSets["device-plugin"]
+				ds.Spec.UpdateStrategy.Type, ds.Status.UpdatedNumberScheduled = appsv1.OnDeleteDaemonSetStrategyType, 1
+			},
+			want: v1.OperandStatus{
+				State: v1.OperandReady, Desired: 3, Ready: 3, Version: "v0.20.0",
+				Message: "pods on 2 of 3 nodes get changed tolerations, priority, resources, registries, probes or labels " +
+					"when they are next restarted",
+			},
+		},
 		"rolls": {
 			name: "device-plugin", change: func(e *env) {
 				e.snapshot.DaemonSets["device-plugin"].Status.UpdatedNumberScheduled = 1
