@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -92,9 +93,9 @@ func TestToNodePools(t *testing.T) {
 			"{driver: {upgradePolicy: {autoUpgrade: true}}, nodePools: [{name: a, nodeSelector: {team: a}}]}",
 		},
 		"a driver of the spec that no object has": {
-			"{driver: {useNvidiaDriverCRD: true, version: '9', secretEnv: s}, gds: {enabled: true}}",
+			"{driver: {useNvidiaDriverCRD: true, enabled: true, version: '9', secretEnv: s}, gds: {enabled: true}}",
 			`{all: {default: true, kernelModuleType: open}}`,
-			`{nodePools: [{name: all, nodeSelector: {nvidia.com/gpu.present: "true"},
+			`{driver: {enabled: true}, nodePools: [{name: all, nodeSelector: {nvidia.com/gpu.present: "true"},
 			driver: {kernelModuleType: open, ` + auto + `, ` + gpuToleration + `}}]}`,
 		},
 		"node pools of the policy": {
@@ -123,7 +124,9 @@ func TestToNodePools(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nvidiadriver.ToNodePools(policyOf(t, test.policy), objectsOf(t, test.objects))
+			deleted := objectsOf(t, "{deleted: {nodeSelector: {team: a}}}")
+			deleted[0].DeletionTimestamp = new(metav1.Now())
+			got, err := nvidiadriver.ToNodePools(policyOf(t, test.policy), append(deleted, objectsOf(t, test.objects)...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,6 +202,7 @@ func TestWhatIsNoNodePool(t *testing.T) {
 
 func TestWhatNoObjectHas(t *testing.T) {
 	for name, test := range map[string]struct{ policy, want string }{
+		"nothing, of a policy without fields": {"{}", ""},
 		"nothing, of node pools without drivers, which may overlap": {
 			"{driver: {nodeSelector: {x: z}}, nodePools: [{name: a, nodeSelector: {team: a}}, " +
 				"{name: b, nodeSelector: {x: z}}]}", "",
@@ -231,6 +235,11 @@ func TestWhatNoObjectHas(t *testing.T) {
 			"{nodePools: [{name: a, nodeSelector: {team: a}}, {name: b, nodeSelector: {x: z}, driver: {version: '1'}}]}",
 			"ClusterPolicy p: spec.nodePools[1].nodeSelector may select nodes of a, and NVIDIADrivers have no order: " +
 				"give it another value of a label of a",
+		},
+		"a selector of all DaemonSets": {
+			"{daemonsets: {nodeSelector: {x: z}}, nodePools: [{name: a, nodeSelector: {team: a}, driver: {version: '1'}}]}",
+			"ClusterPolicy p: spec.daemonsets.nodeSelector applies to the drivers of all node pools, and to no NVIDIADriver: " +
+				"add its labels to theirs, and remove it",
 		},
 		"a selector of all drivers": {
 			"{driver: {nodeSelector: {x: z}}, nodePools: [{name: a, nodeSelector: {team: a}, driver: {version: '1'}}]}",

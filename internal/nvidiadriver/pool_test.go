@@ -239,7 +239,8 @@ func TestObjectsThatNoPodCanFollow(t *testing.T) {
 		"spec.priorityClassName": {"priorityClassName": "a..b"},
 	} {
 		_, problems := nvidiadriver.Pool(driverOf(t, spec))
-		if len(problems) != 1 || problems[0].Field != path || !problems[0].Refused {
+		if len(problems) != 1 || problems[0].Field != path || !problems[0].Refused ||
+			problems[0].Message == "" {
 			t.Errorf("%s: %+v", path, problems)
 		}
 	}
