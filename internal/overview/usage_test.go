@@ -26,8 +26,8 @@ func podWithGPU(uid, node string) *corev1.Pod {
 	}
 }
 
-// Of pods that have ended or have no GPU, and of nodes that are gone, nothing stays: a watch may last as long as an autoscaled cluster
-// has had thousands of nodes.
+// Of pods that have ended or have no GPU, and of nodes that are gone, nothing stays: a watch may last as long as an
+// autoscaled cluster has had thousands of nodes.
 func TestUsageForgets(t *testing.T) {
 	g := NewWithT(t)
 	usage := &overview.Usage{}

@@ -791,8 +791,8 @@ func TestIgnored(t *testing.T) {
 		Type: "Other", Status: metav1.ConditionTrue, Reason: "OfAnotherWriter",
 	})
 	status := Ignored(policy, namespace, named("first"))
-	if status.Namespace != namespace || status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 ||
-		status.NodeSummary != nil {
+	if status.Namespace != namespace || status.State != v1.StateIgnored || status.ObservedGeneration != 3 ||
+		len(status.Nodes)+len(status.Operands) != 0 || status.NodeSummary != nil {
 		t.Errorf("got %+v", status)
 	}
 	want := map[string]string{
@@ -820,7 +820,8 @@ func TestInputFailed(t *testing.T) {
 	e.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
 	e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
 	e.applied["container-toolkit"] = ApplyResult{Err: fmt.Errorf("%w: z", ErrNotTakenOver)}
-	if got := operandOf(t, e.status(), "container-toolkit"); got.State != v1.OperandWaiting || got.Reason != "NotTakenOver" {
+	got := operandOf(t, e.status(), "container-toolkit")
+	if got.State != v1.OperandWaiting || got.Reason != "NotTakenOver" {
 		t.Errorf("an operand that is not taken over is %s: %s", got.State, got.Reason)
 	}
 	if !e.input().Conflicts() {

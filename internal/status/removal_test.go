@@ -66,10 +66,12 @@ func TestRemoving(t *testing.T) {
 	}
 	message := func(in Removal) string { return ready(Removing(policy, in)).Message }
 	for want, in := range map[string]Removal{
-		"removing the stack: 6 of 9 nodes left; refused: no answer; failed: busy; held: held by x; and 3 more": {Left: left},
-		"removing the stack: 3 of 9 nodes left; a: waits; c: waits":                                            {Left: left[:3]},
-		"removing the stack: no node is left, and its objects are being deleted":                               {},
-		"removing the stack: timeout": {Left: left, Err: errors.New("timeout")},
+		"removing the stack: 6 of 9 nodes left; refused: no answer; failed: busy; held: held by x; and 3 more": {
+			Left: left,
+		},
+		"removing the stack: 3 of 9 nodes left; a: waits; c: waits":              {Left: left[:3]},
+		"removing the stack: no node is left, and its objects are being deleted": {},
+		"removing the stack: timeout":                                            {Left: left, Err: errors.New("timeout")},
 	} {
 		if got := message(in); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
