@@ -3,13 +3,11 @@ package assess_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -24,6 +22,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/test/golden"
 )
 
 // stackNode is a node on which all operands of a small stack are ready, since a minute, with their DaemonSets.
@@ -664,7 +663,6 @@ func verdictCase(name string) func(*assess.Input) { return verdictCases()[name] 
 // The golden file shows the whole assessment of a node by what differs from one on which all is ready. UPDATE_GOLDEN=1
 // writes it.
 func TestVerdicts(t *testing.T) {
-	g := NewWithT(t)
 	var found strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(verdictCases())) {
 		in := stackNode()
@@ -672,11 +670,5 @@ func TestVerdicts(t *testing.T) {
 		a := assess.Node(*in)
 		found.WriteString("== " + name + "\n" + describe(&a))
 	}
-	const file = "testdata/verdicts.golden.txt"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		g.Expect(os.WriteFile(file, []byte(found.String()), 0o644)).To(Succeed())
-	}
-	want, err := os.ReadFile(file)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(found.String()).To(Equal(string(want)))
+	golden.Compare(t, "testdata/verdicts.golden.txt", found.String())
 }

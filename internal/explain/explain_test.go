@@ -2,7 +2,6 @@ package explain_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+	"github.com/clusterpolicy/gpu-operator/test/golden"
 )
 
 func all(t *testing.T) map[string]reasons.Explanation {
@@ -342,20 +342,15 @@ func TestReasonsOfAPod(t *testing.T) {
 			}
 		})
 	}
-	golden(t, "pods", whole)
+	compare(t, "pods", whole)
 }
 
-// golden compares a value with testdata/NAME.golden. UPDATE_GOLDEN=1 writes the file.
-func golden(t *testing.T, name string, value any) {
+// compare compares a value with testdata/NAME.golden.
+func compare(t *testing.T, name string, value any) {
 	t.Helper()
-	g := NewWithT(t)
 	found, err := yaml.Marshal(value)
-	g.Expect(err).NotTo(HaveOccurred())
-	path := "testdata/" + name + ".golden"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		g.Expect(os.WriteFile(path, found, 0o600)).To(Succeed())
-	}
-	g.Expect(os.ReadFile(path)).To(BeEquivalentTo(found))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	golden.Compare(t, "testdata/"+name+".golden", string(found))
 }
 
 // gpusAndMore offers whole GPUs, shares and MIG devices by a device plugin.
@@ -618,7 +613,7 @@ func TestOtherCausesOfANode(t *testing.T) {
 	other := v1.NodeStatus{Name: "0", Upgrade: queued}
 	beside := policy
 	beside.Status.Nodes = append([]v1.NodeStatus{other}, policy.Status.Nodes...)
-	golden(t, "node", explain.OfNode(explain.NodeInput{
+	compare(t, "node", explain.OfNode(explain.NodeInput{
 		Node: n, Overview: seen, Policy: &beside, Reasons: known, Namespace: "gpus", Pods: []corev1.Pod{
 			operand("b", "b-2", corev1.ConditionTrue), operand("b", "b-1", corev1.ConditionTrue),
 			operand("a", "z", corev1.ConditionTrue), operand("c", "c", corev1.ConditionFalse),
@@ -646,7 +641,7 @@ func TestOtherCausesOfANode(t *testing.T) {
 	}
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	unseen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{bare}}).Nodes[0]
-	golden(t, "bare", explain.OfNode(explain.NodeInput{Node: bare, Overview: unseen}))
+	compare(t, "bare", explain.OfNode(explain.NodeInput{Node: bare, Overview: unseen}))
 	g.Expect(reasonsOf(explain.NodeInput{Node: bare, Overview: unseen})).To(Equal([]string{"NoClusterPolicy",
 		"NotReported"}))
 }

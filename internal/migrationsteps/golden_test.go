@@ -11,6 +11,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
+	"github.com/clusterpolicy/gpu-operator/test/golden"
 )
 
 // wholeStep shows all fields of a Step.
@@ -77,11 +78,7 @@ func TestGoldens(t *testing.T) {
 			r.Stop, r.Finish = nil, nil
 			found, err := yaml.Marshal(s)
 			g.Expect(err).NotTo(HaveOccurred())
-			golden := "testdata/" + name + ".golden"
-			if os.Getenv("UPDATE_GOLDEN") != "" {
-				g.Expect(os.WriteFile(golden, found, 0o600)).To(Succeed())
-			}
-			g.Expect(os.ReadFile(golden)).To(BeEquivalentTo(found))
+			golden.Compare(t, "testdata/"+name+".golden", string(found))
 		})
 	}
 }

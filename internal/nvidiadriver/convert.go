@@ -174,17 +174,16 @@ func poolAbove(
 	base effective.Spec, object v1alpha1.NVIDIADriver, declared operand.NVIDIADriver, shared bool,
 ) v1.NodePoolSpec {
 	pool, _ := Pool(object)
-	own := pool.Driver
-	if shared && declared.SameDriver(base) {
-		pool.Driver = &v1.NodePoolDriverSpec{UpgradePolicy: own.UpgradePolicy}
-		if reflect.DeepEqual(base.Driver.UpgradePolicy, declared.Spec.Driver.UpgradePolicy) {
-			pool.Driver = nil
-		}
-		return pool
-	}
 	usual := effective.Of(v1.ClusterPolicySpec{}).DaemonSets.PriorityClassName
-	if own.PriorityClassName == "" && base.DaemonSets.PriorityClassName != usual {
-		own.PriorityClassName = usual
+	switch {
+	case !shared || !declared.SameDriver(base):
+		if pool.Driver.PriorityClassName == "" && base.DaemonSets.PriorityClassName != usual {
+			pool.Driver.PriorityClassName = usual
+		}
+	case reflect.DeepEqual(base.Driver.UpgradePolicy, declared.Spec.Driver.UpgradePolicy):
+		pool.Driver = nil
+	default:
+		pool.Driver = &v1.NodePoolDriverSpec{UpgradePolicy: pool.Driver.UpgradePolicy}
 	}
 	return pool
 }
@@ -229,7 +228,7 @@ func checkPools(
 		for _, path := range differences(
 			driverOf(object.Spec, object.Driver.PodSecurityContext), driverOf(base.ForNodePool(pool), securityContext(pool)),
 		) {
-			found = append(found, refuse(policy, inherited(path, base), fmt.Sprintf(
+			found = append(found, refuse(policy, inherited(path), fmt.Sprintf(
 				"differs for NVIDIADriver %s, and a node pool cannot have another value: remove it", name)))
 		}
 	}
@@ -240,25 +239,15 @@ func checkPools(
 	return errors.Join(found...)
 }
 
-// inherited returns the path of a label or annotation in spec.daemonsets if the driver has it from there.
-func inherited(path string, base effective.Spec) string {
-	for _, from := range []struct {
-		block string
-		keys  map[string]bool
-	}{{"labels", keysOf(base.DaemonSets.Labels)}, {"annotations", keysOf(base.DaemonSets.Annotations)}} {
-		if key, is := strings.CutPrefix(path, "spec.driver."+from.block+"."); is && from.keys[key] {
-			return "spec.daemonsets." + from.block + "." + key
+// inherited returns the path in spec.daemonsets of a label or annotation in which drivers differ: the others are those
+// of the node pool.
+func inherited(path string) string {
+	for _, block := range []string{"labels.", "annotations."} {
+		if key, is := strings.CutPrefix(path, "spec.driver."+block); is {
+			return "spec.daemonsets." + block + key
 		}
 	}
 	return path
-}
-
-func keysOf[M ~map[string]V, V any](from M) map[string]bool {
-	keys := map[string]bool{}
-	for key := range from {
-		keys[key] = true
-	}
-	return keys
 }
 
 func declaredByName(policy v1.ClusterPolicySpec, objects []v1alpha1.NVIDIADriver) map[string]operand.NVIDIADriver {

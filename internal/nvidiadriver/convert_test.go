@@ -3,9 +3,11 @@ package nvidiadriver_test
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -85,10 +87,15 @@ func TestToNodePools(t *testing.T) {
 			`{all: {default: true, version: "9"}}`,
 			"{driver: {version: '9', upgradePolicy: {autoUpgrade: true}}}",
 		},
+		"an object with the driver and the upgrades of the spec": {
+			"{driver: {useNvidiaDriverCRD: true, upgradePolicy: {autoUpgrade: true}}}",
+			"{all: {default: true}, a: {nodeSelector: {team: a}}}",
+			"{driver: {upgradePolicy: {autoUpgrade: true}}, nodePools: [{name: a, nodeSelector: {team: a}}]}",
+		},
 		"a driver of the spec that no object has": {
-			"{driver: {useNvidiaDriverCRD: true, version: '9', secretEnv: s}, gds: {enabled: true}}",
+			"{driver: {useNvidiaDriverCRD: true, enabled: true, version: '9', secretEnv: s}, gds: {enabled: true}}",
 			`{all: {default: true, kernelModuleType: open}}`,
-			`{nodePools: [{name: all, nodeSelector: {nvidia.com/gpu.present: "true"},
+			`{driver: {enabled: true}, nodePools: [{name: all, nodeSelector: {nvidia.com/gpu.present: "true"},
 			driver: {kernelModuleType: open, ` + auto + `, ` + gpuToleration + `}}]}`,
 		},
 		"node pools of the policy": {
@@ -103,6 +110,12 @@ func TestToNodePools(t *testing.T) {
 			{name: all, nodeSelector: {nvidia.com/gpu.present: "true"},
 			driver: {version: "3", ` + auto + `, ` + gpuToleration + `}}]}`,
 		},
+		"a node pool that no object selects": {
+			`{driver: {useNvidiaDriverCRD: true}, nodePools: [{name: t, nodeSelector: {team: b}, toolkit: {version: v1}}]}`,
+			`{a: {version: "2", nodeSelector: {team: a}}}`,
+			`{driver: {}, nodePools: [{name: t, nodeSelector: {team: b}, toolkit: {version: v1}},
+			{name: a, nodeSelector: {team: a}, driver: {version: "2", ` + auto + `, ` + gpuToleration + `}}]}`,
+		},
 		"the priority class of all DaemonSets": {
 			"{driver: {useNvidiaDriverCRD: true}, daemonsets: {priorityClassName: mine}}", `{all: {default: true}}`,
 			`{driver: {}, daemonsets: {priorityClassName: mine}, nodePools: [
@@ -111,11 +124,16 @@ func TestToNodePools(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nvidiadriver.ToNodePools(policyOf(t, test.policy), objectsOf(t, test.objects))
+			deleted := objectsOf(t, "{deleted: {nodeSelector: {team: a}}}")
+			deleted[0].DeletionTimestamp = new(metav1.Now())
+			got, err := nvidiadriver.ToNodePools(policyOf(t, test.policy), append(deleted, objectsOf(t, test.objects)...))
 			if err != nil {
 				t.Fatal(err)
 			}
 			expectYAML(t, got.Spec, test.want)
+			if got := nvidiadriver.SelectAll(objectsOf(t, test.objects)); got != strings.Contains(test.objects, "all: ") {
+				t.Errorf("the objects select all nodes: %v", got)
+			}
 		})
 	}
 }
@@ -149,8 +167,11 @@ func TestWhatIsNoNodePool(t *testing.T) {
 			"NVIDIADriver a: spec.nodeSelector selects nodes of NVIDIADriver b too: change one of them",
 		},
 		"what all DaemonSets have": {
-			uses + ", daemonsets: {labels: {a: b}, nodeSelector: {x: z}}}", "{a: {default: true, labels: {c: d}}}",
-			"ClusterPolicy p: spec.daemonsets.labels.a differs for NVIDIADriver a, " +
+			uses + ", daemonsets: {labels: {a: b}, annotations: {e: f}, nodeSelector: {x: z}}}",
+			"{a: {default: true, labels: {c: d}}}",
+			"ClusterPolicy p: spec.daemonsets.annotations.e differs for NVIDIADriver a, " +
+				"and a node pool cannot have another value: remove it\n" +
+				"ClusterPolicy p: spec.daemonsets.labels.a differs for NVIDIADriver a, " +
 				"and a node pool cannot have another value: remove it\n" +
 				"ClusterPolicy p: spec.daemonsets.nodeSelector applies to the drivers of node pools, " +
 				"and not to those of NVIDIADrivers: remove it",
@@ -181,6 +202,22 @@ func TestWhatIsNoNodePool(t *testing.T) {
 
 func TestWhatNoObjectHas(t *testing.T) {
 	for name, test := range map[string]struct{ policy, want string }{
+		"nothing, of a policy without fields": {"{}", ""},
+		"nothing, of node pools without drivers, which may overlap": {
+			"{driver: {nodeSelector: {x: z}}, nodePools: [{name: a, nodeSelector: {team: a}}, " +
+				"{name: b, nodeSelector: {x: z}}]}", "",
+		},
+		"a field of spec.driver, which a node pool of all nodes has": {
+			"{driver: {containerResources: [{name: nvidia-driver-ctr, limits: {memory: 1Gi}}]}, " +
+				"nodePools: [{name: all, nodeSelector: {nvidia.com/gpu.present: 'true'}, toolkit: {version: v1}}]}",
+			"ClusterPolicy p: spec.driver.containerResources is no field of NVIDIADriver, " +
+				"and its value would be lost for all: remove it",
+		},
+		"a field of spec.driver": {
+			"{driver: {containerResources: [{name: nvidia-driver-ctr, limits: {memory: 1Gi}}]}}",
+			"ClusterPolicy p: spec.driver.containerResources is no field of NVIDIADriver, " +
+				"and its value would be lost for cluster.default: remove it",
+		},
 		"no driver": {
 			"{driver: {enabled: false}}",
 			"ClusterPolicy p: spec.driver.enabled is false, so that there is no driver to declare",
@@ -199,6 +236,11 @@ func TestWhatNoObjectHas(t *testing.T) {
 			"ClusterPolicy p: spec.nodePools[1].nodeSelector may select nodes of a, and NVIDIADrivers have no order: " +
 				"give it another value of a label of a",
 		},
+		"a selector of all DaemonSets": {
+			"{daemonsets: {nodeSelector: {x: z}}, nodePools: [{name: a, nodeSelector: {team: a}, driver: {version: '1'}}]}",
+			"ClusterPolicy p: spec.daemonsets.nodeSelector applies to the drivers of all node pools, and to no NVIDIADriver: " +
+				"add its labels to theirs, and remove it",
+		},
 		"a selector of all drivers": {
 			"{driver: {nodeSelector: {x: z}}, nodePools: [{name: a, nodeSelector: {team: a}, driver: {version: '1'}}]}",
 			"ClusterPolicy p: spec.driver.nodeSelector applies to the drivers of all node pools, and to no NVIDIADriver: " +
@@ -207,7 +249,7 @@ func TestWhatNoObjectHas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, objects, err := nvidiadriver.ToObjects(policyOf(t, test.policy))
-			if err == nil || err.Error() != test.want {
+			if test.want == "" && err != nil || test.want != "" && (err == nil || err.Error() != test.want) {
 				t.Errorf("got  %v, %+v %+v\nwant %s", err, got, objects, test.want)
 			}
 		})
@@ -216,6 +258,8 @@ func TestWhatNoObjectHas(t *testing.T) {
 
 // What the order of node pools decides is lost, and nothing else: objects become node pools and objects again.
 func TestObjectsBecomeNodePoolsAndObjects(t *testing.T) {
+	const withPools = `{driver: {useNvidiaDriverCRD: true}, nodePools: [{name: a, nodeSelector: {team: a}},
+		{name: rest, nodeSelector: {nvidia.com/gpu.present: "true"}}]}`
 	fields := driverFields(t)
 	converted := 0
 	for seed := range uint64(300) {
@@ -237,9 +281,10 @@ func TestObjectsBecomeNodePoolsAndObjects(t *testing.T) {
 			t.Errorf("seed %d, back: %v", seed, err)
 			continue
 		}
+		expectYAML(t, again.Spec, withPools)
 		before := nvidiadriver.Declared(uses.Spec, original)
 		after := nvidiadriver.Declared(again.Spec, objects)
-		if diff := cmp.Diff(before[0].NodeSelector, after[0].NodeSelector); diff != "" {
+		if diff := cmp.Diff(v1.NodePoolSelector{"team": "a"}, after[0].NodeSelector); diff != "" {
 			t.Errorf("seed %d: the nodes differ: -want +got:\n%s", seed, diff)
 		}
 		if diff := cmp.Diff(before[0].Spec.Driver, after[0].Spec.Driver); diff != "" {

@@ -83,7 +83,7 @@ func checkObjects(policy *v1.ClusterPolicy, spec effective.Spec, declared map[st
 		}
 	}
 	for _, pool := range spec.NodePools {
-		if object, exists := declared[pool.Name]; exists && pool.Driver != nil {
+		if object, exists := declared[pool.Name]; exists {
 			check(object, driverOf(spec.ForNodePool(pool), securityContext(pool)))
 		}
 	}

@@ -2,7 +2,6 @@ package nvidiadriver
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -45,12 +44,6 @@ func declared(base effective.Spec, object v1alpha1.NVIDIADriver) operand.NVIDIAD
 		Name: object.Name, Pool: pool.Name, Default: object.Spec.Default, NodeSelector: object.Spec.NodeSelector,
 		Spec: base.ForNodePool(pool), Driver: *pool.Driver, Refused: operand.Accept(),
 	}
-	own := *driver.Spec.Driver
-	if reflect.DeepEqual(own.Tolerations, driver.Spec.DaemonSets.Tolerations) {
-		// As in a spec.driver without tolerations, which may be equal otherwise.
-		own.Tolerations = nil
-	}
-	driver.Spec.Driver = &own
 	for _, problem := range problems {
 		if problem.Refused {
 			driver.Refused = operand.Refuse(problem.Reason, fmt.Sprintf("%s: %s", problem.Field, problem.Message))

@@ -40,7 +40,6 @@ func differences(a, b operand.DriverPods) []string {
 			if !reflect.DeepEqual(a, b) {
 				paths = append(paths, path)
 			}
-			return
 		}
 		keys := map[string]bool{}
 		for key := range left {

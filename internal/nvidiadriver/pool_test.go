@@ -49,18 +49,25 @@ var withoutEffect = map[string]string{
 	"useOpenKernelModules": "a problem reports it",
 }
 
-// Each field of an object is in its node pool, or is listed.
+// namesInPool replaces the names of fields that a node pool calls otherwise.
+var namesInPool = strings.NewReplacer(`"repoConfig":{"name"`, `"repoConfig":{"configMapName"`,
+	`"virtualTopologyConfig":{"name"`, `"virtualTopology":{"config"`,
+	`"licensingConfig":{"name"`, `"licensingConfig":{"configMapName"`)
+
+// The values of each field of an object are in its node pool, or the field is listed.
 func TestEveryFieldIsInTheNodePool(t *testing.T) {
-	empty, _ := nvidiadriver.Pool(driverOf(t, nil))
 	covered := 0
 	for _, field := range driverFields(t) {
-		differs := false
+		is := true
 		for _, value := range field.Values() {
-			pool, _ := nvidiadriver.Pool(driverOf(t, field.Spec(value)))
-			differs = differs || !reflect.DeepEqual(pool, empty)
+			driver := driverOf(t, field.Spec(value))
+			pool, _ := nvidiadriver.Pool(driver)
+			got := fieldsOf(t, pool.Driver)
+			got["nodeSelector"] = fieldsOf(t, pool.NodeSelector)
+			is = is && contains(got, fieldsOf(t, driver.Spec))
 		}
-		if _, listed := withoutEffect[field.String()]; differs == listed {
-			t.Errorf("%s is in the node pool: %v, and listed: %v", field, differs, listed)
+		if _, listed := withoutEffect[field.String()]; is == listed {
+			t.Errorf("%s is in the node pool: %v, and listed: %v", field, is, listed)
 		}
 		covered++
 	}
@@ -68,6 +75,38 @@ func TestEveryFieldIsInTheNodePool(t *testing.T) {
 	if covered < least {
 		t.Errorf("%d fields only", covered)
 	}
+}
+
+// fieldsOf returns the fields of a part of an object, by their names in a node pool.
+func fieldsOf(t *testing.T, part any) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(part)
+	fields := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal([]byte(namesInPool.Replace(string(text))), &fields)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// contains reports whether a value has the fields of another, and at its end the elements of its lists.
+func contains(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		fields, _ := got.(map[string]any)
+		for name, value := range want {
+			if !contains(fields[name], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		list, _ := got.([]any)
+		return len(list) >= len(want) && reflect.DeepEqual(list[len(list)-len(want):], want)
+	}
+	return reflect.DeepEqual(got, want)
 }
 
 // An object that is converted into a node pool and back describes the same driver.
@@ -120,12 +159,14 @@ func TestDriversOfAPolicy(t *testing.T) {
 		"no driver": {"driver: {enabled: false}", ""},
 		"spec.driver, which has no automatic upgrades by default": {
 			"driver: {version: '595', usePrecompiled: true}",
-			"cluster.default: {default: true, usePrecompiled: true, version: '595', upgradePolicy: no}",
+			"cluster.default: {default: true, usePrecompiled: true, version: '595', upgradePolicy: {autoUpgrade: false}}",
 		},
 		"the placement of all DaemonSets": {
-			`{driver: {upgradePolicy: {autoUpgrade: true}, labels: {a: b}},
-			daemonsets: {labels: {c: d}, tolerations: [{key: x, operator: Exists}], nodeSelector: {team: a}}}`,
-			"cluster.default: {nodeSelector: {team: a}, labels: {a: b, c: d}, tolerations: [{key: x, operator: Exists}]}",
+			`{driver: {upgradePolicy: {autoUpgrade: true, drain: {enable: true}}, labels: {a: b, c: own}},
+			daemonsets: {labels: {c: d, e: f}, tolerations: [{key: x, operator: Exists}], nodeSelector: {team: a},
+			podSecurityContext: {runAsUser: 1}}}`,
+			`cluster.default: {nodeSelector: {team: a}, labels: {a: b, c: own, e: f}, podSecurityContext: {runAsUser: 1},
+			tolerations: [{key: x, operator: Exists}], upgradePolicy: {drain: {enable: true}}}`,
 		},
 		"node pools": {
 			`{driver: {upgradePolicy: {autoUpgrade: true}, version: "1"}, gds: {enabled: true}, nodePools: [
@@ -153,22 +194,12 @@ cluster.default: {default: true, version: "1", gds: yes}`,
 	}
 }
 
-// summary returns the fields of an object, with the value of enabled for GDS and of autoUpgrade for the upgrades.
+// summary returns the fields of an object, with the value of enabled for GDS.
 func summary(t *testing.T, driver v1alpha1.NVIDIADriver) map[string]any {
 	t.Helper()
-	text, err := json.Marshal(driver.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(text, &fields); err != nil {
-		t.Fatal(err)
-	}
+	fields := fieldsOf(t, driver.Spec)
 	if driver.Spec.GDS != nil {
 		fields["gds"] = *driver.Spec.GDS.Enabled
-	}
-	if driver.Spec.UpgradePolicy != nil {
-		fields["upgradePolicy"] = *driver.Spec.UpgradePolicy.AutoUpgrade
 	}
 	return fields
 }
@@ -208,8 +239,23 @@ func TestObjectsThatNoPodCanFollow(t *testing.T) {
 		"spec.priorityClassName": {"priorityClassName": "a..b"},
 	} {
 		_, problems := nvidiadriver.Pool(driverOf(t, spec))
-		if len(problems) != 1 || problems[0].Field != path || !problems[0].Refused {
+		if len(problems) != 1 || problems[0].Field != path || !problems[0].Refused ||
+			problems[0].Message == "" {
 			t.Errorf("%s: %+v", path, problems)
 		}
+	}
+}
+
+// Fields that have no effect are noted, and not those because of which the object is refused.
+func TestNotes(t *testing.T) {
+	got := nvidiadriver.Notes(driverOf(t, map[string]any{
+		"nodeAffinity": map[string]any{}, "useOpenKernelModules": true, "priorityClassName": "a..b",
+	}))
+	want := []string{
+		"spec.nodeAffinity has no effect, as in NVIDIA's operator: use nodeSelector",
+		"spec.useOpenKernelModules is deprecated and has no effect: use kernelModuleType",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -119,10 +119,7 @@ func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 // countGPUs counts the GPUs of a node that the policy's status does not list. It lists those on which something is
 // wrong first.
 func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
-	report, err := gpuhealth.Decode(node.Annotations[labels.GPUHealth])
-	if err != nil {
-		report = gpuhealth.Report{} // The condition reports a malformed one.
-	}
+	report, _ := gpuhealth.Decode(node.Annotations[labels.GPUHealth]) // The condition reports a malformed one.
 	countsBus, replicas := false, 0
 	if policy != nil {
 		spec := specFor(node, policy)

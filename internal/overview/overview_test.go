@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,12 +23,15 @@ func quantities(offers map[string]int64) corev1.ResourceList {
 	return list
 }
 
+var since = metav1.Unix(1_000_000, 0)
+
 func node(name string, ready corev1.ConditionStatus, reason, message string, offers map[string]int64) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	n.Status.Allocatable, n.Status.Capacity = quantities(offers), quantities(offers)
 	if reason != "" {
 		n.Status.Conditions = []corev1.NodeCondition{{
 			Type: "nvidia.com/GPUReady", Status: ready, Reason: reason, Message: name + ": " + message,
+			LastTransitionTime: since,
 		}}
 	}
 	return n
@@ -42,66 +46,121 @@ func pod(uid, on string, requests map[string]int64) *corev1.Pod {
 // The nodes that are not ready come first, GPUs of all are counted, and only whole ones as free.
 func TestOverview(t *testing.T) {
 	g := NewWithT(t)
-	shared := node("shared", corev1.ConditionTrue, "GPUReady", "GPUs can be used", map[string]int64{"nvidia.com/gpu": 16})
+	const gpu, partition = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
+	eight := map[string]int64{gpu: 8}
+	shared := node("shared", corev1.ConditionTrue, "GPUReady", "GPUs can be used", map[string]int64{gpu: 16})
 	shared.Labels = map[string]string{
 		"nvidia.com/gpu.count": "4", "nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing",
 		"nvidia.com/gpu.product": "NVIDIA-H100-SHARED", "nvidia.com/cuda.driver.major": "580",
 		"nvidia.com/cuda.driver.minor": "95", "nvidia.com/cuda.driver.rev": "05",
 	}
-	whole := node("whole", corev1.ConditionTrue, "GPUReady", "GPUs can be used", map[string]int64{"nvidia.com/gpu": 8})
+	whole := node("whole", corev1.ConditionTrue, "GPUReady", "GPUs can be used", map[string]int64{gpu: 8, "cpu": 4})
 	whole.Labels["nvidia.com/cuda.driver-version.full"] = "590.1"
-	mig := node("mig", corev1.ConditionTrue, "UpgradePending", "GPUs can be used; driver outdated",
-		map[string]int64{"nvidia.com/mig-1g.10gb": 7, "nvidia.com/mig-2g.20gb": 1})
+	whole.Annotations = map[string]string{"nvidia.com/gpu-operator.gpu-health": `{"boot":
+		"5cf2a7a8-9b9a-4c8e-8c0c-2f0f7d6a1b2c", "faults": [{"pci": "0000:1b:00.0", "class": "Reboot",
+		"reason": "GPULost", "xid": 79, "since": "2026-11-25T12:03:00Z"}]}`}
+	mig := node("mig", corev1.ConditionTrue, "UpgradePending", "GPUs can be used; driver outdated", map[string]int64{
+		"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-1g.20gb": 1, partition: 7, "nvidia.com/mig-2g.20gb": 1,
+	})
 	mig.Labels["nvidia.com/mig.config"], mig.Labels["nvidia.com/mig.config.state"] = "mixed", "success"
 	mig.Labels["nvidia.com/gpu.count"] = "1"
+	listed := node("listed", corev1.ConditionTrue, "GPUReady", "GPUs can be used", eight)
+	listed.Spec.Unschedulable = true
+	listed.Labels["nvidia.com/gpu-driver-upgrade-state"] = "upgrade-done"
+	listed.Status.Conditions = append(listed.Status.Conditions, corev1.NodeCondition{
+		Type: "nvidia.com/GPUHealthy", Status: corev1.ConditionFalse, Reason: "NVLinkError",
+	})
+	waiting := node("waiting", corev1.ConditionFalse, "Starting", "stage Validated, operand validator: starts", eight)
+	waiting.Labels["nvidia.com/gpu-driver-upgrade-state"] = "drain-required"
 	nodes := []*corev1.Node{
-		whole, shared, mig,
-		node("excluded", corev1.ConditionFalse, "Excluded", "excluded by a label", map[string]int64{"nvidia.com/gpu": 8}),
-		node("new", "", "", "", nil),
-		node("broken", corev1.ConditionFalse, "CrashLoopBackOff", "stage Driver, operand driver: container x: crash", nil),
+		whole, shared, mig, listed, waiting,
+		node("excluded", corev1.ConditionFalse, "Excluded", "excluded by a label", eight),
+		node("added", "", "", "", nil),
+		node("broken", corev1.ConditionFalse, "CrashLoopBackOff", "stage Driver, operand driver: container x: crash", eight),
 	}
 	usage := &overview.Usage{}
-	usage.Set(pod("1", "whole", map[string]int64{"nvidia.com/gpu": 3}))
-	usage.Set(pod("1", "whole", map[string]int64{"nvidia.com/gpu": 3}))
-	usage.Set(pod("2", "shared", map[string]int64{"nvidia.com/gpu": 1}))
-	usage.Set(pod("3", "mig", map[string]int64{"nvidia.com/mig-1g.10gb": 2}))
+	usage.Set(pod("1", "whole", map[string]int64{gpu: 3}))
+	usage.Set(pod("1", "whole", map[string]int64{gpu: 2}))
+	usage.Set(pod("2", "shared", map[string]int64{gpu: 1}))
+	usage.Set(pod("3", "mig", map[string]int64{partition: 2}))
 	usage.Set(pod("4", "mig", map[string]int64{"nvidia.com/mig-2g.20gb": 1}))
-	usage.Set(pod("5", "", map[string]int64{"nvidia.com/gpu": 1}))
+	usage.Set(pod("5", "", map[string]int64{gpu: 1}))
 	usage.Set(pod("6", "whole", map[string]int64{"cpu": 1}))
 	usage.Delete("4")
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+		ended := pod(string(phase), "whole", map[string]int64{gpu: 1})
+		ended.Status.Phase = phase
+		usage.Set(ended)
+	}
+	g.Expect(usage.Of("", gpu)).To(BeZero(), "a pod that is on no node")
+	upgrade := &v1.UpgradeStatus{Target: "590.1", Pending: 1}
 	policy := &v1.ClusterPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "active", Generation: 2},
-		Status: v1.ClusterPolicyStatus{Conditions: []metav1.Condition{{
-			Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: "OperandFailed", Message: "1 of 6",
-			ObservedGeneration: 2,
-		}}},
+		Status: v1.ClusterPolicyStatus{
+			Conditions: []metav1.Condition{{
+				Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: "OperandFailed", Message: "1 of 6",
+				ObservedGeneration: 2,
+			}},
+			Nodes: []v1.NodeStatus{
+				{Name: "listed", GPUs: &v1.NodeGPUs{Total: 8, Usable: 6}, Upgrade: &v1.NodeUpgradeStatus{State: "upgrade-failed"}},
+				{Name: "waiting"},
+			},
+			Upgrade: upgrade,
+		},
 	}
 	got := overview.Of(overview.Cluster{Policy: policy, Nodes: nodes, Usage: usage})
-	g.Expect(got.Policy).To(Equal(&overview.Policy{Name: "active", Ready: "False", Reason: "OperandFailed",
-		Message: "1 of 6"}))
-	free := int64(5)
-	g.Expect(got.Summary).To(Equal(overview.Summary{Nodes: 5, ReadyNodes: 3, GPUs: 13, UsableGPUs: 13, FreeGPUs: &free}))
-	byName := map[string]overview.Node{}
-	var names []string
-	for _, n := range got.Nodes {
-		byName[n.Name], names = n, append(names, n.Name)
+	offers := func(name string, allocatable, free int64) overview.Resource {
+		return overview.Resource{Name: name, Allocatable: allocatable, Free: &free}
 	}
-	g.Expect(names).To(Equal([]string{"broken", "new", "mig", "shared", "whole", "excluded"}))
-	g.Expect(byName["broken"]).To(And(HaveField("Stage", v1.StageDriver), HaveField("Operand", "driver"),
-		HaveField("Message", "container x: crash"), HaveField("GPUs", overview.GPUs{})))
-	g.Expect(byName["shared"]).To(And(HaveField("Sharing", "time-slicing x4"), HaveField("Driver", "580.95.05"),
-		HaveField("GPUs", overview.GPUs{Total: 4, Usable: 4})))
-	g.Expect(byName["mig"]).To(And(HaveField("Reason", "UpgradePending"), HaveField("MIG", &overview.MIG{
-		Layout: "mixed", State: "success",
-	})))
-	five, one := int64(5), int64(1)
-	g.Expect(byName["mig"].Resources).To(Equal([]overview.Resource{
-		{Name: "nvidia.com/mig-1g.10gb", Allocatable: 7, Free: &five}, {Name: "nvidia.com/mig-2g.20gb", Allocatable: 1,
-			Free: &one},
-	}))
-	g.Expect(byName["whole"].Driver).To(Equal("590.1"))
-	g.Expect(byName["excluded"].Ready).To(Equal(overview.Excluded))
-	g.Expect(byName["new"]).To(And(HaveField("Ready", overview.Unknown), HaveField("Stage", v1.Stage(""))))
+	free := int64(6)
+	want := overview.Overview{
+		Policy: &overview.Policy{
+			Name: "active", Ready: "False", Reason: "OperandFailed", Message: "1 of 6", Upgrade: upgrade,
+		},
+		Summary: overview.Summary{Nodes: 7, ReadyNodes: 4, GPUs: 37, UsableGPUs: 26, FreeGPUs: &free},
+		Nodes: []overview.Node{
+			{
+				Name: "broken", Ready: "False", Since: &since, Stage: "Driver", Operand: "driver", Reason: "CrashLoopBackOff",
+				Message: "container x: crash", GPUs: overview.GPUs{Total: 8},
+				Resources: []overview.Resource{offers(gpu, 8, 8)},
+			},
+			{
+				Name: "waiting", Ready: "False", Since: &since, Stage: "Validated", Operand: "validator", Reason: "Starting",
+				Message: "starts", GPUs: overview.GPUs{Total: 8, Usable: 8}, Upgrade: "drain-required",
+				Resources: []overview.Resource{offers(gpu, 8, 8)},
+			},
+			{Name: "added", Ready: "Unknown", Message: "the operator has not reported on the node"},
+			{
+				Name: "listed", Ready: "True", Since: &since, Stage: "Validated", Message: "GPUs can be used",
+				GPUs: overview.GPUs{Total: 8, Usable: 6}, Upgrade: "upgrade-failed", Health: "NVLinkError", Cordoned: true,
+				Resources: []overview.Resource{offers(gpu, 8, 8)},
+			},
+			{
+				Name: "mig", Ready: "True", Since: &since, Stage: "Validated", Reason: "UpgradePending",
+				Message: "GPUs can be used; driver outdated", GPUs: overview.GPUs{Total: 1, Usable: 1},
+				MIG: &overview.MIG{Layout: "mixed", State: "success"}, Resources: []overview.Resource{
+					offers(partition, 7, 5), offers("nvidia.com/mig-1g.20gb", 1, 1), offers("nvidia.com/mig-2g.20gb", 1, 1),
+					offers("nvidia.com/mig-3g.40gb", 1, 1),
+				},
+			},
+			{
+				Name: "shared", Ready: "True", Since: &since, Stage: "Validated", Message: "GPUs can be used",
+				GPUs: overview.GPUs{Total: 4, Usable: 4}, Product: "NVIDIA-H100-SHARED", Sharing: "time-slicing x4",
+				Driver: "580.95.05", Resources: []overview.Resource{offers(gpu, 16, 15)},
+			},
+			{
+				Name: "whole", Ready: "True", Since: &since, Stage: "Validated", Message: "GPUs can be used",
+				GPUs: overview.GPUs{Total: 8, Usable: 7}, Driver: "590.1", Resources: []overview.Resource{offers(gpu, 8, 6)},
+			},
+			{
+				Name: "excluded", Ready: "Excluded", Since: &since, Reason: "Excluded", Message: "excluded by a label",
+				GPUs: overview.GPUs{Total: 8, Usable: 8}, Resources: []overview.Resource{offers(gpu, 8, 8)},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 // Without the pods nothing is said about what is free, and without a policy nothing about it.
@@ -186,7 +245,8 @@ func TestLimitsOfAPolicy(t *testing.T) {
 	}
 }
 
-// Shares are no GPUs, also before GPU Feature Discovery has labelled the node.
+// Shares are no GPUs, also before GPU Feature Discovery has labelled the node. GPUs on the bus count, unless NFD finds
+// them, which does not count them.
 func TestGPUsOfANodeWithoutLabels(t *testing.T) {
 	share := func(replicas int32) *v1.SharingSpec {
 		return &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{Replicas: replicas}}
@@ -194,12 +254,19 @@ func TestGPUsOfANodeWithoutLabels(t *testing.T) {
 	policy := &v1.ClusterPolicy{Spec: v1.ClusterPolicySpec{
 		Sharing: share(4), NodePools: []v1.NodePoolSpec{{Name: "two", Sharing: share(2)}},
 	}}
-	for pool, want := range map[string]int{"": 4, "two": 8} {
+	count := func(pool, onBus string, want int) {
+		t.Helper()
 		n := node("a", "True", "GPUReady", "GPUs can be used", map[string]int64{"nvidia.com/gpu": 16})
 		n.Labels["nvidia.com/gpu-operator.node-pool"] = pool
+		n.Annotations = map[string]string{"nvidia.com/gpu-operator.gpus-on-bus": onBus}
 		got := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}})
 		NewWithT(t).Expect(got.Nodes[0].GPUs).To(Equal(overview.GPUs{Total: want, Usable: want}), pool)
 	}
+	count("", "", 4)
+	count("two", "", 8)
+	count("two", "6", 6)
+	policy.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+	count("two", "6", 8)
 }
 
 // GPUs that only resource claims get count as usable while the node is ready, also where another reason than GPUReady

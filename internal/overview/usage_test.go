@@ -26,8 +26,8 @@ func podWithGPU(uid, node string) *corev1.Pod {
 	}
 }
 
-// Of pods that have ended, and of nodes that are gone, nothing stays: a watch may last as long as an autoscaled cluster
-// has had thousands of nodes.
+// Of pods that have ended or have no GPU, and of nodes that are gone, nothing stays: a watch may last as long as an
+// autoscaled cluster has had thousands of nodes.
 func TestUsageForgets(t *testing.T) {
 	g := NewWithT(t)
 	usage := &overview.Usage{}
@@ -35,9 +35,11 @@ func TestUsageForgets(t *testing.T) {
 	before := heap.Live()
 	for i := range 10000 {
 		uid, node := fmt.Sprint("pod-", i), fmt.Sprint("node-", i)
-		usage.Set(podWithGPU(uid, node))
+		usage.Set(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: node}})
+		g.Expect(usage.Of(node, labels.ResourceGPU)).To(BeZero())
+		usage.Set(podWithGPU(uid+"-gpu", node))
 		g.Expect(usage.Of(node, labels.ResourceGPU)).To(BeEquivalentTo(1))
-		usage.Delete(types.UID(uid))
+		usage.Delete(types.UID(uid + "-gpu"))
 	}
 	g.Expect(heap.Live()-before).To(BeNumerically("<", 100<<10), "bytes that are kept of 10,000 pods and nodes")
 	g.Expect(usage.Of("first", labels.ResourceGPU)).To(BeEquivalentTo(1))

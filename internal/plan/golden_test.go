@@ -2,18 +2,15 @@ package plan_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/test/golden"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
@@ -101,7 +98,7 @@ func TestPlanGoldens(t *testing.T) {
 				OperatorImage: "example.com/gpu-operator:v1",
 				DriverToolkit: test.toolkit,
 			}), nil, test.nodes)
-			golden(t, name, describe(p, test.nodes))
+			golden.Compare(t, "testdata/"+name+".golden", describe(p, test.nodes))
 		})
 	}
 }
@@ -214,22 +211,4 @@ func orDash(text string) string {
 		return "-"
 	}
 	return text
-}
-
-// golden compares with the file of that name.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name+".golden")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v; UPDATE_GOLDEN=1 writes it", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s, -want +got:\n%s", file, diff)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/test/golden"
 )
 
 // planned is a spec and a node: the node is like ubuntu("a"), with the labels after a first pass.
@@ -288,7 +289,7 @@ func TestNodeGoldens(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "nodes", text.String())
+	golden.Compare(t, "testdata/nodes.golden", text.String())
 }
 
 // description collects lines.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/test/golden"
 )
 
 const (
@@ -239,14 +239,7 @@ func TestPreviews(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			references, err := References(cluster, edit)
 			g.Expect(err).NotTo(HaveOccurred())
-			text := short(g, found, references)
-			file := filepath.Join("testdata", name+".golden.yaml")
-			if os.Getenv("UPDATE_GOLDEN") != "" {
-				g.Expect(os.WriteFile(file, text, 0o644)).To(Succeed())
-			}
-			want, err := os.ReadFile(file)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(string(text)).To(Equal(string(want)))
+			golden.Compare(t, "testdata/"+name+".golden.yaml", string(short(g, found, references)))
 		})
 	}
 }

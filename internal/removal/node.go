@@ -68,7 +68,7 @@ func (n *Node) NeedsUsers() bool {
 	if n.Force || !n.Written || !n.hasStack() || n.isLost() && n.Kubelet.Unreachable {
 		return false
 	}
-	return len(n.takeOff()) > 0 || n.isLost() || len(n.waitedFor()) == 0 && !n.cleaning()
+	return len(n.takeOff()) > 0 || n.isLost() || len(n.endingPods()) == 0 && !n.cleaning()
 }
 
 // isLost reports whether the kubelet has not worked for so long that the node is released without clean-up.
@@ -127,16 +127,8 @@ func (n *Node) isNeeded(of *operand.Operand) bool {
 	return false
 }
 
-// waitedFor returns the pods that have to end before the node is released. Where an administrator's labels select
-// operands, their pods end when the DaemonSets are deleted, after all nodes are released.
-func (n *Node) waitedFor() []Pod {
-	if n.Managed {
-		return n.Pods
-	}
-	return n.endingPods()
-}
-
-// endingPods returns the pods that no label keeps on the node.
+// endingPods returns the pods that no label keeps on the node: they have to end before it is released. Where an
+// administrator's labels select operands, their pods end when the DaemonSets are deleted, after all nodes are released.
 func (n *Node) endingPods() []Pod {
 	var pods []Pod
 	for _, pod := range n.Pods {

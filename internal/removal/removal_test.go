@@ -3,7 +3,6 @@ package removal_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/removal"
+	"github.com/clusterpolicy/gpu-operator/test/golden"
 )
 
 const (
@@ -98,6 +98,28 @@ func TestNext(t *testing.T) {
 			change:  func(n *removal.Node) { n.Pods = []removal.Pod{{Name: "driver-x", Operand: "driver"}} },
 			action:  removal.Wait,
 			message: "waits until these pods have ended: driver-x",
+		},
+		"an idle node with a pod that ends": {
+			change: func(n *removal.Node) { n.Pods = append(n.Pods, removal.Pod{Name: "x-x", Operand: "x"}) },
+			action: removal.TakeOff, message: "operands are being removed", asks: true,
+		},
+		"GPUs in use on a node that is no longer known to have some": {
+			change: func(n *removal.Node) {
+				delete(n.Labels, "nvidia.com/gpu-operator.pool")
+				delete(n.Labels, "nvidia.com/gpu.present")
+				n.Users = users[:1]
+			},
+			action: removal.Hold, message: "held by team/a", asks: true,
+		},
+		"labels of an administrator": {
+			change: func(n *removal.Node) { n.Managed = false }, asks: true,
+			action: removal.Clean, message: "the host is cleaned up",
+		},
+		"labels of an administrator, and a pod of another operand": {
+			change: func(n *removal.Node) {
+				n.Managed, n.Pods = false, append(n.Pods, removal.Pod{Name: "x-x", Operand: "x"})
+			},
+			action: removal.Wait, message: "waits until these pods have ended: x-x",
 		},
 		"a driver upgrade": {
 			empty: true, change: func(n *removal.Node) { n.Upgrading = true }, action: removal.Wait, asks: true,
@@ -230,15 +252,5 @@ func TestStory(t *testing.T) {
 			break
 		}
 	}
-	const golden = "testdata/story.txt"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(golden, []byte(story.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	NewWithT(t).Expect(story.String()).To(Equal(string(want)))
+	golden.Compare(t, "testdata/story.txt", story.String())
 }

@@ -78,7 +78,7 @@ func (n *Node) next() Step {
 		return Step{Action: Release, Message: "the kubelet has not been ready since " + since}
 	case len(takeOff) > 0:
 		return Step{Action: TakeOff, Labels: takeOff, Message: "operands are being removed"}
-	case len(n.waitedFor()) > 0:
+	case len(n.endingPods()) > 0:
 		return Step{Action: Wait, Message: "waits until these pods have ended: " + named(podNames(n.endingPods()))}
 	case n.Upgrading:
 		return Step{Action: Wait, Message: "waits until its driver upgrade has ended"}
@@ -88,7 +88,7 @@ func (n *Node) next() Step {
 
 // isDone reports whether nothing is left on the node. The pods of a kubelet that does not work cannot end.
 func (n *Node) isDone() bool {
-	return !n.Written && !n.Upgrading && (len(n.waitedFor()) == 0 || n.isLost())
+	return !n.Written && !n.Upgrading && (len(n.endingPods()) == 0 || n.isLost())
 }
 
 // cleanUp returns the next step of a node without pods of the stack.

@@ -50,9 +50,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.applyContainerResources(&template.Spec)
 	r.applyGlobal(&template.Spec)
 	keepLastOutput(&template.Spec)
-	if err := r.stampDigest(ds); err != nil {
-		return err
-	}
+	r.stampDigest(ds)
 	r.tolerateOwnTaints(&template.Spec)
 	r.removeProvidedVolumes(&template.Spec)
 	r.applyInitResources(&template.Spec)
@@ -235,14 +233,9 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 
 // stampDigest writes the digest of the significant part of the pod template to the DaemonSet and its pods. It keeps the
 // live helper image while nothing else changes, so that an upgrade of the operator alone replaces no pod.
-func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
-	if err := r.keepWithoutRecheck(ds); err != nil {
-		return err
-	}
-	digest, err := r.templateDigest(ds)
-	if err != nil {
-		return err
-	}
+func (r *renderer) stampDigest(ds *appsv1.DaemonSet) {
+	r.keepWithoutRecheck(ds)
+	digest := r.templateDigest(ds)
 	helper, named := r.context.Helper.Image, image.Named(r.plan.Input.HelperSpec())
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
 	manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
@@ -262,30 +255,21 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	}
 	annotate(&ds.ObjectMeta, labels.TemplateDigest, digest)
 	annotate(&ds.Spec.Template.ObjectMeta, labels.TemplateDigest, digest)
-	return nil
 }
 
 // keepWithoutRecheck leaves the pod of the validator as an earlier release has applied it, if nothing else changes: an
 // upgrade of the operator alone replaces no pod.
-func (r *renderer) keepWithoutRecheck(ds *appsv1.DaemonSet) error {
+func (r *renderer) keepWithoutRecheck(ds *appsv1.DaemonSet) {
 	live, exists := r.live[ds.Name]
 	earlier := rollout.WithoutRecheck(&ds.Spec.Template.Spec)
 	if earlier == nil || !exists || r.plan.Input.RefreshHelpers() {
-		return nil
+		return
 	}
 	template := r.template(earlier)
-	digest, err := template.Digest()
-	if err != nil {
-		return err
-	}
-	older, err := template.EarlierDigests()
-	if err != nil {
-		return err
-	}
+	digest, older := template.Digest(), template.EarlierDigests()
 	if live.TemplateDigest == digest || live.SignificantDigest == digest || slices.Contains(older, live.TemplateDigest) {
 		ds.Spec.Template.Spec = *earlier
 	}
-	return nil
 }
 
 // template is a pod, and what its digest depends on.
@@ -299,27 +283,19 @@ func (r *renderer) template(pod *corev1.PodSpec) rollout.Template {
 
 // templateDigest returns the digest of the DaemonSet's pod template: that of the live DaemonSet if the significant part
 // is the same, though an earlier release may have computed it in another way.
-func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
+func (r *renderer) templateDigest(ds *appsv1.DaemonSet) string {
 	live, template := r.live[ds.Name], r.template(&ds.Spec.Template.Spec)
-	digest, err := template.Digest()
-	if err != nil || live.TemplateDigest == "" || live.TemplateDigest == digest {
-		return digest, err
+	digest := template.Digest()
+	if live.TemplateDigest == "" || live.TemplateDigest == digest {
+		return digest
 	}
-	earlier, err := template.EarlierDigests()
-	if err != nil {
-		return "", err
-	}
-	proxied, err := r.digestsWithProxy(ds)
-	if err != nil {
-		return "", err
-	}
-	earlier = append(earlier, proxied...)
+	earlier := append(template.EarlierDigests(), r.digestsWithProxy(ds)...)
 	if live.SignificantDigest != digest && !slices.Contains(earlier, live.TemplateDigest) &&
 		!slices.Contains(earlier, live.SignificantDigest) {
-		return digest, nil
+		return digest
 	}
 	annotate(&ds.ObjectMeta, labels.SignificantDigest, digest)
-	return live.TemplateDigest, nil
+	return live.TemplateDigest
 }
 
 // helperImageToKeep returns the helper image that the DaemonSet was last applied with, if it stays in use, or "". An

@@ -43,20 +43,15 @@ func addProxy(pod *corev1.PodSpec, proxy v1.ProxySpec) {
 
 // digestsWithProxy returns the digests of a driver as releases computed them that counted the proxy of the operator's
 // environment as significant; none if there is no such proxy.
-func (r *renderer) digestsWithProxy(ds *appsv1.DaemonSet) ([]string, error) {
+func (r *renderer) digestsWithProxy(ds *appsv1.DaemonSet) []string {
 	in := r.plan.Input
 	if r.step.Operand.Stage != v1.StageDriver || in.Proxy == (v1.ProxySpec{}) || in.DriverProxy() != in.Proxy {
-		return nil, nil
+		return nil
 	}
 	pod := ds.Spec.Template.Spec.DeepCopy()
 	addProxy(pod, in.Proxy)
 	template := r.template(pod)
-	digest, err := template.Digest()
-	if err != nil {
-		return nil, err
-	}
-	earlier, err := template.EarlierDigests()
-	return append(earlier, digest), err
+	return append(template.EarlierDigests(), template.Digest())
 }
 
 // mountTrustStores mounts the CA bundle where the programs of an image read it, unless the user has mounted another

@@ -14,6 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/golden"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
@@ -471,7 +472,7 @@ func TestGolden(t *testing.T) {
 				}
 				file := string(operand) + "-" + name + ".golden.yaml"
 				kept[file] = true
-				golden(t, file, toYAML(t, objects))
+				golden.Compare(t, "testdata/"+file, toYAML(t, objects))
 			}
 		})
 	}

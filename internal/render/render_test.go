@@ -1,12 +1,9 @@
 package render_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -149,24 +146,6 @@ func (s situation) daemonSet(t *testing.T, name operand.Name) *appsv1.DaemonSet 
 
 func containers(pod *corev1.PodSpec) []corev1.Container {
 	return append(append([]corev1.Container{}, pod.InitContainers...), pod.Containers...)
-}
-
-// golden compares the text with the golden file of this name.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v; UPDATE_GOLDEN=1 writes it", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s, -want +got:\n%s", file, diff)
-	}
 }
 
 func toYAML(t *testing.T, objects []manifest.Object) string {

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"encoding/json"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -32,9 +31,9 @@ type Template struct {
 // Insignificant are labels and annotations, how the pod is scheduled and what it may use (tolerations, priority,
 // resources), how its images are pulled (registry, policy, secrets; the name and the version are significant), its
 // probes, and where its last message comes from.
-func (t Template) Digest() (string, error) { return t.significantDigest(t.Contents) }
+func (t Template) Digest() string { return t.significantDigest(t.Contents) }
 
-func (t Template) significantDigest(contents string) (string, error) {
+func (t Template) significantDigest(contents string) string {
 	significant := t.normalized(t.Pod)
 	significant.Tolerations, significant.ImagePullSecrets = nil, nil
 	significant.PriorityClassName, significant.Priority, significant.PreemptionPolicy = "", nil, nil
@@ -50,21 +49,14 @@ func (t Template) significantDigest(contents string) (string, error) {
 // EarlierDigests returns the digests as earlier releases computed them: of the significant fields and all contents, and
 // before that of all fields that they set, and of the mirror if the pod has the helper image. A DaemonSet that has one
 // of them keeps it, as a new one would make its pods outdated.
-func (t Template) EarlierDigests() ([]string, error) {
-	significant, err := t.significantDigest(t.EarlierContents)
-	if err != nil {
-		return nil, err
-	}
+func (t Template) EarlierDigests() []string {
 	pod, hasHelper := withProbeScript(t.Pod), false
 	manifest.ForEachContainer(pod, func(c *corev1.Container) { hasHelper = hasHelper || c.Image == t.Helper })
-	whole, err := digestOf(t.normalized(pod), t.EarlierContents)
-	if err != nil {
-		return nil, err
-	}
+	whole := digestOf(t.normalized(pod), t.EarlierContents)
 	if t.Registry != "" && hasHelper {
 		whole = digest.Of(whole + " " + t.Registry)
 	}
-	return []string{significant, whole}, nil
+	return []string{t.significantDigest(t.EarlierContents), whole}
 }
 
 // normalized returns a copy of the pod without what no release has counted as significant.
@@ -87,12 +79,9 @@ func (t Template) normalized(pod *corev1.PodSpec) *corev1.PodSpec {
 	return pod
 }
 
-func digestOf(pod *corev1.PodSpec, contents string) (string, error) {
-	data, err := json.Marshal(pod)
-	if err != nil {
-		return "", fmt.Errorf("encoding the pod template: %w", err)
-	}
-	return digest.Of(append(data, contents...)), nil
+func digestOf(pod *corev1.PodSpec, contents string) string {
+	data, _ := json.Marshal(pod) // It is plain data, which is always encoded.
+	return digest.Of(append(data, contents...))
 }
 
 // ReplaceHelper replaces the helper image, also in the variable that configures the pods that the container starts. It

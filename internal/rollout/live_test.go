@@ -62,8 +62,8 @@ func TestLiveDaemonSet(t *testing.T) {
 			ds.Annotations = map[string]string{labels.TemplateDigest: "t", labels.RolloutSuspended: labels.False}
 		}, rollout.Live{TemplateDigest: "t", SignificantDigest: "t"}},
 		"with a variant": {func(ds *appsv1.DaemonSet) {
-			ds.Spec.Template.Labels = map[string]string{labels.Pool: "p", labels.Layout: "l", labels.NodePool: "n"}
-		}, rollout.Live{Variant: operand.Variant("p", "l", "n")}},
+			ds.Spec.Template.Labels = map[string]string{labels.Layout: "l", labels.NodePool: "n"}
+		}, rollout.Live{Variant: operand.Variant("", "l", "n")}},
 		"its selector":           {select1(labels.PartOf, "part"), rollout.Live{App: "app", PartOfInSelector: "part"}},
 		"a pool in its selector": {select1(labels.Pool, "p"), rollout.Live{App: "app", VariantInSelector: true}},
 		"a layout in it":         {select1(labels.Layout, "l"), rollout.Live{App: "app", VariantInSelector: true}},
@@ -86,6 +86,10 @@ func TestLiveDaemonSet(t *testing.T) {
 		"with the script": {
 			func(ds *appsv1.DaemonSet) { mountScript(&ds.Spec.Template.Spec) }, rollout.Live{NeedsProbeScript: true},
 		},
+		"with another ConfigMap": {func(ds *appsv1.DaemonSet) {
+			mountScript(&ds.Spec.Template.Spec)
+			ds.Spec.Template.Spec.Volumes[1].ConfigMap.Name = "x"
+		}, rollout.Live{}},
 		"all pods are replaced":       {mounted(2, replaced), rollout.Live{}},
 		"its status is of an earlier": {mounted(2, behind), rollout.Live{NeedsProbeScript: true}},
 		"not all pods are replaced":   {mounted(2, partly), rollout.Live{NeedsProbeScript: true}},

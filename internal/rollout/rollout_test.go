@@ -84,7 +84,10 @@ func TestLivePod(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 		labels.Pool: "ubuntu24.04-amd64", labels.App: "nvidia-driver-daemonset",
 	}}}
-	want := rollout.Live{Variant: operand.Variant("ubuntu24.04-amd64", "", ""), App: "nvidia-driver-daemonset"}
+	mountScript(&pod.Spec)
+	want := rollout.Live{
+		Variant: operand.Variant("ubuntu24.04-amd64", "", ""), App: "nvidia-driver-daemonset", NeedsProbeScript: true,
+	}
 	if got := rollout.LivePod(pod); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -175,7 +175,6 @@ func setAssessing(status *v1.ClusterPolicyStatus, in Input, generation int64) {
 // Ignored returns the status of a policy that is not the active one.
 func Ignored(policy *v1.ClusterPolicy, namespace string, active *v1.ClusterPolicy) v1.ClusterPolicyStatus {
 	status := v1.ClusterPolicyStatus{
-		State:              v1.StateIgnored,
 		Namespace:          namespace,
 		ObservedGeneration: policy.Generation,
 		Conditions:         policy.DeepCopy().Status.Conditions,

@@ -543,6 +543,33 @@ func TestOperandStates(t *testing.T) {
 				Message: "needs runtime-classes, which was not applied: see the message of runtime-classes in status.operands",
 			},
 		},
+		"differs while the policy is paused": {
+			name: "device-plugin", change: func(e *env) { e.applied["device-plugin"] = ApplyResult{Pending: 2} },
+			want: v1.OperandStatus{
+				State: v1.OperandProgressing, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "Paused",
+				Message: "2 of its objects differ from the spec and are not updated while spec.paused is true",
+			},
+		},
+		"is altered by the API server": {
+			name: "device-plugin", change: func(e *env) {
+				e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("DaemonSet a: %w", &apply.AlteredError{})}
+			},
+			want: v1.OperandStatus{
+				State: v1.OperandError, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "Altered",
+				Message: "DaemonSet a: " + (&apply.AlteredError{}).Error(),
+			},
+		},
+		"keeps pods of an earlier template": {
+			name: "device-plugin", change: func(e *env) {
+				ds := e.snapshot.DaemonSets["device-plugin"]
+				ds.Spec.UpdateStrategy.Type, ds.Status.UpdatedNumberScheduled = appsv1.OnDeleteDaemonSetStrategyType, 1
+			},
+			want: v1.OperandStatus{
+				State: v1.OperandReady, Desired: 3, Ready: 3, Version: "v0.20.0",
+				Message: "pods on 2 of 3 nodes get changed tolerations, priority, resources, registries, probes or labels " +
+					"when they are next restarted",
+			},
+		},
 		"rolls": {
 			name: "device-plugin", change: func(e *env) {
 				e.snapshot.DaemonSets["device-plugin"].Status.UpdatedNumberScheduled = 1
@@ -709,7 +736,7 @@ func TestNodeMessageIsKeptForTheSameCause(t *testing.T) {
 	}
 	tests := map[string]func(*env){
 		"it comes from another operand": func(e *env) {
-			e.startPod(0, "driver")
+			e.pod(0, "driver").Status.Conditions[1].Status = corev1.ConditionTrue
 			e.failPod(0, "container-toolkit", "attempt 3")
 		},
 		"it is another reason": func(e *env) {
@@ -760,9 +787,12 @@ func TestIgnored(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 3},
 		Status:     newEnv(t, 3).status(),
 	}
+	policy.Status.Conditions = append(policy.Status.Conditions, metav1.Condition{
+		Type: "Other", Status: metav1.ConditionTrue, Reason: "OfAnotherWriter",
+	})
 	status := Ignored(policy, namespace, named("first"))
-	if status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 ||
-		status.NodeSummary != nil {
+	if status.Namespace != namespace || status.State != v1.StateIgnored || status.ObservedGeneration != 3 ||
+		len(status.Nodes)+len(status.Operands) != 0 || status.NodeSummary != nil {
 		t.Errorf("got %+v", status)
 	}
 	want := map[string]string{
@@ -771,6 +801,7 @@ func TestIgnored(t *testing.T) {
 		"Degraded":    "False None",
 		"Error":       "True Ignored",
 		"Stalled":     "True Ignored",
+		"Other":       "True OfAnotherWriter",
 	}
 	if diff := cmp.Diff(want, conditionsOf(status)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -783,9 +814,19 @@ func TestIgnored(t *testing.T) {
 
 func TestInputFailed(t *testing.T) {
 	e := newEnv(t, 1)
+	if e.input().Conflicts() {
+		t.Error("there is no conflict")
+	}
 	e.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
 	e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
 	e.applied["container-toolkit"] = ApplyResult{Err: fmt.Errorf("%w: z", ErrNotTakenOver)}
+	got := operandOf(t, e.status(), "container-toolkit")
+	if got.State != v1.OperandWaiting || got.Reason != "NotTakenOver" {
+		t.Errorf("an operand that is not taken over is %s: %s", got.State, got.Reason)
+	}
+	if !e.input().Conflicts() {
+		t.Error("the conflict does not count")
+	}
 	if e.input().NeedsRetry() {
 		t.Error("a conflict counts as a failed call")
 	}

@@ -18,4 +18,5 @@ func TestOtherOperatorIsNoLongerReported(t *testing.T) {
 	g.Expect(Compute(policy, Input{Unassessed: 1}).Conditions).To(none, "nodes are being assessed")
 	g.Expect(Compute(policy, Input{}).Conditions).To(none, "a pass failed")
 	g.Expect(Ignored(policy, "gpu-operator", named("older")).Conditions).To(none)
+	g.Expect(Removing(policy, Removal{}).Conditions).To(none)
 }

@@ -125,7 +125,7 @@ func TestNodePoolStatus(t *testing.T) {
 
 func TestDriverPoolStatus(t *testing.T) {
 	want := []v1.PoolStatus{
-		{Name: "ubuntu24.04-amd64", Nodes: 2, Ready: 2, Image: "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"},
+		{Name: "ubuntu24.04-amd64", Nodes: 2, Ready: 1, Image: "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"},
 		{
 			Name:     "ubuntu24.04-amd64-own",
 			NodePool: "own",
@@ -134,7 +134,9 @@ func TestDriverPoolStatus(t *testing.T) {
 			Image:    "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
 		},
 	}
-	if diff := cmp.Diff(want, newEnvWithNodePools(t).status().Pools); diff != "" {
+	e := newEnvWithNodePools(t)
+	e.failPod(0, "driver", "")
+	if diff := cmp.Diff(want, e.status().Pools); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -212,6 +212,16 @@ func TestPausedPolicy(t *testing.T) {
 	}
 }
 
+// It says so before anything can be planned, too.
+func TestPausedPolicyWithoutPlan(t *testing.T) {
+	policy := newPolicy(v1.ClusterPolicySpec{Paused: new(true)})
+	got := ready(Compute(policy, Input{Err: errors.New("timeout")}))
+	const want = "spec.paused is true, so the operator changes nothing; ReconcileFailed: timeout"
+	if got.Reason != "Paused" || got.Message != want {
+		t.Errorf("got %s %q", got.Reason, got.Message)
+	}
+}
+
 // An error of the spec makes the operand Invalid and is not retried.
 func TestInvalidSpecError(t *testing.T) {
 	e := newEnv(t, 1)

@@ -70,5 +70,7 @@ func TestAnUndecodableNVIDIADriverIsReported(t *testing.T) {
 		g.Expect(status.State).To(Equal(v1alpha1.StateNotReady))
 		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", "Undecodable"),
 			HaveField("Message", HavePrefix(cause)))))
+		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Stalled"), HaveField("Status",
+			metav1.ConditionTrue))))
 	}
 }

@@ -110,7 +110,6 @@ func (w *Writer) RecordRemoval(ctx context.Context, policy *v1.ClusterPolicy) {
 		Regarding: policyReference(policy), Type: corev1.EventTypeNormal, Reason: v1.ReasonRemoving,
 		Message: "the stack is being removed from all nodes: keep the operator until this policy is gone. If the operator " +
 			"is gone before, install it again, or remove the rest: kubectl gpu cleanup",
-		Transition: "removal",
 	})
 }
 

@@ -1,8 +1,12 @@
 package statuswriter
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -10,9 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
+
+var ofPolicy = corev1.ObjectReference{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "cp", UID: "u"}
 
 // A policy has an Event when it becomes degraded, when the reason changes, and when it recovers.
 func TestPolicyEvents(t *testing.T) {
@@ -37,22 +44,25 @@ func TestPolicyEvents(t *testing.T) {
 	g.Expect(changed).To(BeFalse(), "healthy from the start")
 	event, changed := policyEvent(policy, failed("node-00001"))
 	g.Expect(changed).To(BeTrue())
-	g.Expect(event).To(And(
-		HaveField("Type", "Warning"), HaveField("Reason", "OperandFailed"), HaveField("Regarding.Kind", "ClusterPolicy"),
-		HaveField("Message", "1 of 3 GPU nodes have failed: node-00001 (Driver: CrashLoopBackOff)"),
-	))
+	g.Expect(event).To(Equal(events.Event{
+		Regarding: ofPolicy, Type: "Warning", Reason: "OperandFailed",
+		Message: "1 of 3 GPU nodes have failed: node-00001 (Driver: CrashLoopBackOff)",
+	}))
 	policy.Status = failed("node-00001")
+	policy.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now)
 	_, changed = policyEvent(policy, failed("node-00002"))
 	g.Expect(changed).To(BeFalse(), "it is degraded already")
 	event, changed = policyEvent(policy, healthy)
 	g.Expect(changed).To(BeTrue())
-	g.Expect(event).To(And(
-		HaveField("Type", "Normal"), HaveField("Reason", "Reconciled"),
-		HaveField("Message", "no longer degraded: 3 of 3 GPU nodes are ready"),
-	))
+	g.Expect(event).To(Equal(events.Event{
+		Regarding: ofPolicy, Type: "Normal", Reason: "Reconciled",
+		Message:    "no longer degraded: 3 of 3 GPU nodes are ready",
+		Transition: "True OperandFailed since 1970-01-12 13:46:40 +0000 UTC",
+	}))
 	event, changed = policyEvent(policy, status(metav1.ConditionTrue, "ReconcileFailed", "ReconcileFailed", "timeout"))
 	g.Expect(changed).To(BeTrue(), "degraded for another reason")
-	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed")))
+	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed"),
+		HaveField("Message", "timeout")))
 }
 
 // An operand that no node reports has an Event when it begins to fail, unless the Event of the policy says the same.
@@ -72,8 +82,7 @@ func TestOperandEvents(t *testing.T) {
 	}
 	found := operandEvents(policy, after, sets.New("new", "before", "reported", "ready"), "reported: no answer")
 	g.Expect(found).To(Equal([]events.Event{{
-		Regarding: corev1.ObjectReference{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "cp", UID: "u"},
-		Type:      "Warning", Reason: "ApplyFailed", Message: "new: no answer",
+		Regarding: ofPolicy, Type: "Warning", Reason: "ApplyFailed", Message: "new: no answer",
 		Transition: "operand new fails after version 7",
 	}}))
 }
@@ -91,28 +100,36 @@ func TestOutdatedEvents(t *testing.T) {
 	g.Expect(appeared).To(BeFalse())
 	event, appeared := outdatedEvent(policy, outdated("driver 580.95.05 (on a)"))
 	g.Expect(appeared).To(BeTrue())
-	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "OutdatedComponent"),
-		HaveField("Regarding.Kind", "ClusterPolicy"), HaveField("Message", "driver 580.95.05 (on a)")))
+	g.Expect(event).To(Equal(events.Event{
+		Regarding: ofPolicy, Type: "Warning", Reason: "OutdatedComponent", Message: "driver 580.95.05 (on a)",
+		Transition: "outdated in generation 2",
+	}))
 	policy.Status = outdated("driver 580.95.05 (on a)")
 	_, appeared = outdatedEvent(policy, outdated("driver 580.95.05 (on 2 nodes: a, b)"))
 	g.Expect(appeared).To(BeFalse())
+}
+
+// recorded returns the Events that the API server has, as text, sorted.
+func (f *fixture) recorded() []string {
+	f.t.Helper()
+	list := &corev1.EventList{}
+	if err := f.client.List(f.t.Context(), list); err != nil {
+		f.t.Fatal(err)
+	}
+	var found []string
+	for i := range list.Items {
+		e := &list.Items[i]
+		found = append(found, fmt.Sprintf("%s %s %s %s: %s %s: %s", e.InvolvedObject.APIVersion, e.InvolvedObject.Kind,
+			e.InvolvedObject.Name, e.InvolvedObject.UID, e.Type, e.Reason, e.Message))
+	}
+	slices.Sort(found)
+	return found
 }
 
 // Another controller that repeats its edit gets one Event for each object, field and manager. Each edit that may have
 // removed pods has its own.
 func TestRepeatedEdits(t *testing.T) {
 	f := newFixture(t)
-	reasons := func() map[string]int {
-		list := &corev1.EventList{}
-		if err := f.client.List(t.Context(), list); err != nil {
-			t.Fatal(err)
-		}
-		found := map[string]int{}
-		for i := range list.Items {
-			found[list.Items[i].Reason]++
-		}
-		return found
-	}
 	repair := drift.Repair{Object: "ConfigMap a", Field: "data.a", Manager: "other"}
 	record := func(change func(*drift.Repair)) {
 		for version := range 3 {
@@ -122,15 +139,103 @@ func TestRepeatedEdits(t *testing.T) {
 			f.writer.RecordRepair(t.Context(), f.read(), &another)
 		}
 	}
+	const of = "nvidia.com/v1 ClusterPolicy cp u: Warning "
 	record(func(*drift.Repair) {})
-	if got := reasons(); got["EditReverted"] != 1 {
-		t.Fatalf("Events of one edit, repeated: %v", got)
+	if got := f.recorded(); !slices.Equal(got, []string{of + "EditReverted: " + repair.String()}) {
+		t.Fatalf("Events of one edit, repeated: %q", got)
 	}
 	record(func(r *drift.Repair) { r.Object = "ConfigMap b" })
 	record(func(r *drift.Repair) { r.Field = "data.b" })
 	record(func(r *drift.Repair) { r.Manager = "" })
 	record(func(r *drift.Repair) { r.Placement = true })
-	if got := reasons(); got["EditReverted"] != 4 || got["PlacementRepaired"] != 3 {
-		t.Errorf("Events: %v", got)
+	reasons := map[string]int{}
+	for _, event := range f.recorded() {
+		reason, _, _ := strings.Cut(strings.TrimPrefix(event, of), ":")
+		reasons[reason]++
+	}
+	if reasons["EditReverted"] != 4 || reasons["PlacementRepaired"] != 3 {
+		t.Errorf("Events: %v", reasons)
+	}
+}
+
+// What a pass finds out beyond the status has one Event for each time that it begins.
+func TestRecords(t *testing.T) {
+	for name, test := range map[string]struct {
+		record func(w *Writer, generation int64)
+		want   string
+		// once: it begins only once.
+		once bool
+	}{
+		"frozen": {
+			record: func(w *Writer, generation int64) {
+				policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
+				w.RecordFrozen(t.Context(), policy, "CRDOutdated", "is old", strconv.FormatInt(generation, 10))
+			},
+			want: "nvidia.com/v1 ClusterPolicy cp u: Warning CRDOutdated: is old",
+		},
+		"undecodable": {
+			record: func(w *Writer, generation int64) {
+				driver := &v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "d", Generation: generation}}
+				w.RecordUndecodable(t.Context(), v1alpha1.NVIDIADriverKind, driver, "spec.a is a list")
+			},
+			want: "nvidia.com/v1alpha1 NVIDIADriver a d: Warning Undecodable: spec.a is a list",
+		},
+		"removal": {
+			record: func(w *Writer, _ int64) {
+				w.RecordRemoval(t.Context(), &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}})
+			},
+			want: "nvidia.com/v1 ClusterPolicy cp u: Normal Removing: the stack is being removed from all nodes: keep the " +
+				"operator until this policy is gone. If the operator is gone before, install it again, or remove the rest: " +
+				"kubectl gpu cleanup",
+			once: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			test.record(f.writer, 1)
+			test.record(f.writer, 1)
+			want := []string{test.want}
+			if got := f.recorded(); !slices.Equal(got, want) {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+			test.record(f.writer, 2)
+			if !test.once {
+				want = append(want, test.want)
+			}
+			if got := f.recorded(); !slices.Equal(got, want) {
+				t.Errorf("after it has begun again: got  %q\nwant %q", got, want)
+			}
+		})
+	}
+}
+
+// A write records what it changes: the policy, components, and an operand that no stage depends on.
+func TestWritesRecordEvents(t *testing.T) {
+	f := newFixture(t)
+	status := counted(1, v1.StateNotReady)
+	status.Conditions = []metav1.Condition{
+		{Type: v1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: "OperandFailed", Message: "1 of 3"},
+		{Type: v1.ConditionOutdatedComponent, Status: metav1.ConditionTrue, Message: "driver"},
+	}
+	for _, name := range []string{"driver", "dcgm"} {
+		status.Operands = append(status.Operands, v1.OperandStatus{
+			Name: name, State: v1.OperandDegraded, Reason: "ApplyFailed", Message: "no answer",
+		})
+	}
+	if wrote, _ := f.write(status); !wrote {
+		t.Fatal("did not write")
+	}
+	const of = "nvidia.com/v1 ClusterPolicy cp u: Warning "
+	want := []string{of + "ApplyFailed: dcgm: no answer", of + "OperandFailed: 1 of 3", of + "OutdatedComponent: driver"}
+	if got := f.recorded(); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	f.clock.SetTime(f.clock.Now().Add(time.Hour))
+	status.NodeSummary.Ready++
+	if wrote, _ := f.write(status); !wrote {
+		t.Fatal("did not write again")
+	}
+	if got := f.recorded(); !slices.Equal(got, want) {
+		t.Errorf("of what is as before: got  %q\nwant %q", got, want)
 	}
 }

@@ -89,3 +89,30 @@ func TestDriverWriter(t *testing.T) {
 	write("a deleted object", &v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "2"}},
 		v1alpha1.StateReady, "", 0, 5)
 }
+
+// A status differs from another in all but the messages, whichever comes first.
+func TestDriverStatusDiffers(t *testing.T) {
+	type status = v1alpha1.NVIDIADriverStatus
+	base := status{State: v1alpha1.StateReady, ObservedGeneration: 1, Conditions: []metav1.Condition{
+		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Reconciled", Message: "1 of 2"},
+	}}
+	for name, test := range map[string]struct {
+		change func(*status)
+		want   bool
+	}{
+		"nothing":    {func(*status) {}, false},
+		"message":    {func(s *status) { s.Conditions[0].Message = "2 of 2" }, false},
+		"state":      {func(s *status) { s.State = v1alpha1.StateNotReady }, true},
+		"generation": {func(s *status) { s.ObservedGeneration = 2 }, true},
+		"conditions": {func(s *status) { s.Conditions = append(s.Conditions, metav1.Condition{Type: "Error"}) }, true},
+		"type":       {func(s *status) { s.Conditions[0].Type = "Error" }, true},
+		"status":     {func(s *status) { s.Conditions[0].Status = metav1.ConditionFalse }, true},
+		"reason":     {func(s *status) { s.Conditions[0].Reason = "Upgrading" }, true},
+	} {
+		after := *base.DeepCopy()
+		test.change(&after)
+		if driverStatusDiffers(base, after) != test.want || driverStatusDiffers(after, base) != test.want {
+			t.Errorf("%s: does not differ as wanted: %v", name, test.want)
+		}
+	}
+}

@@ -220,7 +220,7 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 	}
 	for i := range status.NodePools {
 		if nodePool := &status.NodePools[i]; nodePool.Reason == v1.ReasonReferenceMissing {
-			found.Insert(fmt.Sprintf("pool %s %s", nodePool.Name, cause(nodePool.Reason, nodePool.Message)))
+			found.Insert(fmt.Sprintf("pool %s %s", nodePool.Name, nodePool.Message))
 		}
 	}
 	for i := range status.Nodes {

@@ -19,6 +19,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 var now = time.Unix(1_000_000, 0)
@@ -144,7 +145,8 @@ func newFixture(t *testing.T) *fixture {
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
 		}).Build()
-	f.writer = New(f.client, f.clock, events.NewRecorder(f.client, f.clock, func(string) {}), nil, DefaultTiming())
+	catalogue := operand.Catalogue{{Name: "driver", Stage: v1.StageDriver}, {Name: "dcgm"}}
+	f.writer = New(f.client, f.clock, events.NewRecorder(f.client, f.clock, func(string) {}), catalogue, DefaultTiming())
 	return f
 }
 
