@@ -208,8 +208,14 @@ func TestARunningToolkitKeepsItsFile(t *testing.T) {
 	host.process("77", "nvidia-toolkit", "")
 	host.write(name, "77\n")
 	g.Expect(host.clean().Busy()).To(left("/"+name, "process 77 (nvidia-toolkit) runs"))
+	gone := []string{"/" + name, "/run/nvidia/toolkit", "/run/nvidia"}
+
+	// Another process has got its ID after a kill.
+	host.process("77", "sshd", "")
+	g.Expect(host.clean().Removed).To(Equal(gone))
 	g.Expect(os.RemoveAll(host.path("proc/77"))).To(Succeed())
-	g.Expect(host.clean().Removed).To(Equal([]string{"/" + name, "/run/nvidia/toolkit", "/run/nvidia"}))
+	host.write(name, "77\n")
+	g.Expect(host.clean().Removed).To(Equal(gone))
 }
 
 // Links that an attacker, or a container with a directory of the stack, has put in place of what the stack makes.

@@ -64,10 +64,14 @@ func locked(_ *run, f found) verdict {
 	return verdict{}
 }
 
-// runs keeps a file that is locked, or has the ID of a process that runs: NVIDIA's toolkit loses its lock at a garbage
-// collection.
-func runs(r *run, f found) verdict {
+// toolkitRuns keeps the file that the toolkit locks, and that has its process ID: NVIDIA's loses the lock at a garbage
+// collection. After a kill the ID may be that of another program, whose name does not begin with "nvidia".
+func toolkitRuns(r *run, f found) verdict {
 	if v := locked(r, f); v != (verdict{}) {
+		return v
+	}
+	text, v := read(f)
+	if v != (verdict{}) || !strings.HasPrefix(r.host.command(strings.TrimSpace(string(text))), "nvidia") {
 		return v
 	}
 	return processRuns(r, f)

@@ -165,7 +165,7 @@ func toolkitEntries(o Options) []entry {
 		{base: base, name: at("toolkit/.config"), kind: directory, by: toolkit},
 		{base: base, name: at("toolkit"), kind: directory, by: toolkit},
 		{base: base, name: root, kind: directory, by: kubelet},
-		{base: "/run", name: "nvidia/toolkit/toolkit.pid", by: toolkit, keep: runs},
+		{base: "/run", name: "nvidia/toolkit/toolkit.pid", by: toolkit, keep: toolkitRuns},
 		// The file that the toolkit adds its import to where the runtime needs none.
 		{base: "/run", name: "nvidia/toolkit/k0s-unused.toml", by: toolkit},
 		{base: "/run", name: "nvidia/toolkit", kind: directory, by: kubelet},

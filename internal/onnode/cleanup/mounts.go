@@ -131,6 +131,10 @@ func (h host) processes() ([]string, error) {
 
 // describe names a process for a message.
 func (h host) describe(process string) string {
-	name := bytes.TrimSpace(h.readFile(path.Join("proc", process, "comm")))
-	return fmt.Sprintf("process %s (%s)", process, name)
+	return fmt.Sprintf("process %s (%s)", process, h.command(process))
+}
+
+// command returns the name of a process's program, of which the kernel keeps 15 bytes; empty if it does not run.
+func (h host) command(process string) string {
+	return string(bytes.TrimSpace(h.readFile(path.Join("proc", process, "comm"))))
 }
