@@ -133,6 +133,7 @@ func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Never nil: in JSON they are a list, not null.
 	found.Notes = append(append([]string{}, refused.sentences...), found.Notes...)
 	found.Refused = refused.objects
 	return found, noteUndecodable(found, cluster, edit)

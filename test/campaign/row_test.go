@@ -274,7 +274,7 @@ func chosen(t *testing.T, r row, points []point) ([]point, *spare) {
 	case cluster.FullCampaigns():
 		return points, &spare{}
 	}
-	all := chance.InTurn(t, "points of "+r.id, points, r.sample, func(p point) string { return p.name })
+	all := chance.Shuffled(t, "points of "+r.id, points)
 	return all[:min(r.sample, len(all))], &spare{points: all[min(r.sample, len(all)):]}
 }
 

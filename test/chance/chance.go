@@ -57,18 +57,20 @@ func Of(tb testing.TB, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(Seed(tb), sum.Sum64())) //nolint:gosec // A sample, not a secret.
 }
 
-// Sample returns some of the cases, all of them if there are no more: the first of InTurn.
+// Sample returns some of the cases, all of them if there are no more. Samples of consecutive seeds follow each other in
+// an order that depends on the purpose and the names of the cases, so that each case has its turn: CI's seed is the
+// number of the day. That holds where each run has a sample; within a choice that chance makes, use Shuffled.
 func Sample[T any](tb testing.TB, purpose string, from []T, size int, name func(T) string) []T {
 	tb.Helper()
-	return InTurn(tb, purpose, from, size, name)[:min(size, len(from))]
+	return rotate(Seed(tb), purpose, from, size, name)[:min(size, len(from))]
 }
 
-// InTurn returns the cases in an order that depends on the purpose and their names, from another one on with each seed.
-// Of a run that tries a sample of this size, the first ones, those with the next seeds try the cases that follow: after
-// as many runs as there are samples each case has been tried. CI's seed is the number of the day.
-func InTurn[T any](tb testing.TB, purpose string, from []T, size int, name func(T) string) []T {
+// Shuffled returns the cases in random order.
+func Shuffled[T any](tb testing.TB, purpose string, from []T) []T {
 	tb.Helper()
-	return rotate(Seed(tb), purpose, from, size, name)
+	cases := slices.Clone(from)
+	Of(tb, purpose).Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
+	return cases
 }
 
 func rotate[T any](seed uint64, purpose string, from []T, size int, name func(T) string) []T {
@@ -87,8 +89,8 @@ func rotate[T any](seed uint64, purpose string, from []T, size int, name func(T)
 	return slices.Concat(cases[first:], cases[:first])
 }
 
-// Turn reports whether a case runs that is to run in one of so many runs. With seeds that follow each other each case
-// has its turn in any that many of them.
+// Turn reports whether a case runs that is to run once in so many runs. Of that many consecutive seeds, exactly one
+// selects it.
 func Turn(tb testing.TB, name string, runs uint64) bool {
 	tb.Helper()
 	return turn(name, Seed(tb), runs)

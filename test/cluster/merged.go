@@ -69,7 +69,7 @@ func merge(ctx context.Context, out string, tools []tool) (err error) {
 		}
 		all.files = append(all.files, filepath.Join(out, t.name))
 	}
-	modfile, err := replaceModule(first, temp, source)
+	goMod, err := replaceModule(first, temp, source)
 	if err == nil {
 		err = writeMain(filepath.Join(source, "allinone"), tools)
 	}
@@ -79,22 +79,23 @@ func merge(ctx context.Context, out string, tools []tool) (err error) {
 	if err != nil {
 		return fmt.Errorf("merge the programs of %s: %w", first.module, err)
 	}
-	all.env = append(all.env, "GOFLAGS="+buildFlags+" -modfile="+modfile)
+	all.env = append(all.env, "GOFLAGS="+buildFlags+" -modfile="+goMod)
 	return all.write(ctx)
 }
 
 // copyModule copies the source of a tool's module, and downloads it before if needed.
 func copyModule(ctx context.Context, t tool, to string) error {
-	var output []byte
+	var output, stderr bytes.Buffer
 	for _, args := range [][]string{{"mod", "download", t.module}, {"list", "-m", "-f={{.Dir}}", t.module}} {
 		command := exec.CommandContext(ctx, "go", args...)
 		command.Dir, command.Env = t.dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
-		var err error
-		if output, err = command.Output(); err != nil {
-			return fmt.Errorf("find the module: %w\n%s", err, output)
+		output.Reset()
+		command.Stdout, command.Stderr = &output, &stderr
+		if err := command.Run(); err != nil {
+			return fmt.Errorf("find the module: %w\n%s", err, &stderr)
 		}
 	}
-	return os.CopyFS(to, os.DirFS(strings.TrimSpace(string(output))))
+	return os.CopyFS(to, os.DirFS(strings.TrimSpace(output.String())))
 }
 
 var (

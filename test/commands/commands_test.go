@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-// TestCommands executes the blocks of the pages, on the clusters of commands.yaml: of the sample in make ci, of all
-// with TEST_FULL=1.
+// TestCommands executes the blocks of the pages, on the clusters of commands.yaml: of the sample, or of all with
+// TEST_FULL=1.
 func TestCommands(t *testing.T) {
 	cluster.SkipInSample(t)
 	l := readList(NewWithT(t))

@@ -35,7 +35,7 @@ type clusterEntry struct {
 	Nodes int `json:"nodes"`
 	// NVIDIA: NVIDIA's operator runs there at first.
 	NVIDIA bool `json:"nvidia"`
-	// Sample clusters run in make ci too, the others only with TEST_FULL=1.
+	// Sample clusters always run, the others only with TEST_FULL=1.
 	Sample bool        `json:"sample"`
 	Pages  []pageEntry `json:"pages"`
 }

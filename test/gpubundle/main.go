@@ -50,7 +50,7 @@ var ranks = []string{
 type packing struct {
 	// dictionary is how far back the compression looks, as xz writes it. That needs eleven times as much memory.
 	dictionary string
-	// limit is the largest size of an archive, in bytes: what is carried to a machine with a GPU at all.
+	// limit is the largest size of an archive, in bytes: a larger one cannot be carried to a machine with a GPU.
 	limit int64
 }
 
@@ -94,7 +94,8 @@ func packFiles(ctx context.Context, dir string, files []string, archive string, 
 		time.Since(begin).Round(time.Second))
 	switch size := info.Size(); {
 	case size > p.limit:
-		return fmt.Errorf("%s is too large: %.1f MiB, the limit is %.1f MiB", archive, mebibytes(size), mebibytes(p.limit))
+		return errors.Join(os.Remove(archive),
+			fmt.Errorf("%s is too large: %.1f MiB, the limit is %.1f MiB", archive, mebibytes(size), mebibytes(p.limit)))
 	case size <= most:
 		return nil
 	}

@@ -88,9 +88,10 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	g.Expect(os.SameFile(script, hard)).To(BeTrue())
 	g.Expect(pack(t.Context(), bundle, archive, packing{"1MiB", 10}, io.Discard)).To(MatchError(
 		HaveSuffix("bundle.tar.xz is too large: 0.0 MiB, the limit is 0.0 MiB")))
+	g.Expect(archive).NotTo(BeAnExistingFile())
 }
 
-// Images that were stored are as before, and have what they share only with the first of them.
+// Images are the same when they are read from the store. A file that several have is stored once, with the first.
 func TestImagesAreStored(t *testing.T) {
 	g := NewWithT(t)
 	dir, store := t.TempDir(), t.TempDir()

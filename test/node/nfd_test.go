@@ -105,11 +105,8 @@ func (b *env) checkHandedOver() {
 	seen := b.followValues(allLabels(b.node(b)))
 	b.patchPolicy(map[string]any{"spec": map[string]any{"nodeDiscovery": nil}})
 	b.awaitReady()
-	b.Eventually(func(g Gomega) {
-		g.Expect(b.podsOf(namespace, nodeDiscovery)).To(HaveLen(1))
-	}, "30s", "100ms").Should(Succeed(), b.describe)
-	b.Expect(ownLabels(b.node(b))).NotTo(ContainElement(BeElementOf(append(ofBoth, ofGFD, ofNFD))))
 	b.awaitPod(nodeDiscovery)
+	b.Expect(ownLabels(b.node(b))).NotTo(ContainElement(BeElementOf(append(ofBoth, ofGFD, ofNFD))))
 	ended := b.startPlugin("migrate", "--finish", "--node-discovery", "--yes")
 	// Node discovery would look at the node within 5 minutes.
 	b.Eventually(func(g Gomega) {

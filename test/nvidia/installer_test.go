@@ -44,7 +44,7 @@ func playContainerd(socket string) error {
 		if err != nil {
 			return err
 		}
-		// Whoever reads what it sends first may ask for the sender, or end the connection before.
+		// The peer may ask for the sender of what it reads, or close the connection before: a failed write is no error.
 		raw, err := connection.SyscallConn()
 		if err != nil {
 			return err
@@ -198,6 +198,8 @@ func TestTheToolkitInstalls(t *testing.T) {
 				if !test.noContainerd {
 					g.Eventually(p.log.String).WithTimeout(patience).Should(ContainSubstring("Waiting for signal"))
 				}
+				// Before, a look at the lock of the PID file would keep the toolkit from taking it.
+				g.Eventually(filepath.Join(i.dir, dropIn)).WithTimeout(patience).Should(BeAnExistingFile(), p.log.String)
 				g.Eventually(i.found).WithArguments(p).WithTimeout(patience).Should(Equal(want), p.log.String)
 				g.Expect(p.Process.Signal(syscall.SIGTERM)).To(Succeed())
 				g.Eventually(ended).WithTimeout(patience).Should(BeClosed(), p.log.String)

@@ -28,12 +28,9 @@ func TestBadDriver(t *testing.T) {
 		quickDeadlines(u)
 	}})
 	t.Run("a driver that crashes", func(t *testing.T) { e.in(t).crashing(nodes) })
-	t.Run("a validation that fails and is repaired", func(t *testing.T) {
+	t.Run("a validation that fails and is repaired, and an image that one node cannot pull", func(t *testing.T) {
 		cluster.SkipInSample(t)
 		e.in(t).invalid(nodes)
-	})
-	t.Run("an image that one node cannot pull", func(t *testing.T) {
-		cluster.SkipInSample(t)
 		e.in(t).unpullable(nodes)
 	})
 	e.writesNothing()

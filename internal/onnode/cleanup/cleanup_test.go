@@ -211,7 +211,7 @@ func TestARunningToolkitKeepsItsFile(t *testing.T) {
 	gone := []string{"/" + name, "/run/nvidia/toolkit", "/run/nvidia"}
 
 	// Another process has got its ID after a kill.
-	host.process("77", "sshd", "")
+	host.process("77", "nvidia-persiste", "")
 	g.Expect(host.clean().Removed).To(Equal(gone))
 	g.Expect(os.RemoveAll(host.path("proc/77"))).To(Succeed())
 	host.write(name, "77\n")

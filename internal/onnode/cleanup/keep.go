@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -64,14 +65,17 @@ func locked(_ *run, f found) verdict {
 	return verdict{}
 }
 
-// toolkitRuns keeps the file that the toolkit locks, and that has its process ID: NVIDIA's loses the lock at a garbage
-// collection. After a kill the ID may be that of another program, whose name does not begin with "nvidia".
+// toolkitCommands are the names of the toolkit's processes: nvidia-toolkit, and nvidia-ctk-installer in 15 bytes.
+var toolkitCommands = []string{"nvidia-toolkit", "nvidia-ctk-inst"}
+
+// toolkitRuns keeps the PID file of a toolkit that runs: by its lock, and by its process, as NVIDIA's toolkit loses the
+// lock at a garbage collection. After a kill another program may have got the ID.
 func toolkitRuns(r *run, f found) verdict {
 	if v := locked(r, f); v != (verdict{}) {
 		return v
 	}
 	text, v := read(f)
-	if v != (verdict{}) || !strings.HasPrefix(r.host.command(strings.TrimSpace(string(text))), "nvidia") {
+	if v != (verdict{}) || !slices.Contains(toolkitCommands, r.host.command(strings.TrimSpace(string(text)))) {
 		return v
 	}
 	return processRuns(r, f)
