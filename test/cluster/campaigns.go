@@ -19,6 +19,9 @@ func Sampled() bool { return os.Getenv("TEST_SAMPLE") != "" }
 // ci sets it, to end in an hour; without it they all run.
 const shareVariable = "TEST_SHARE"
 
+// Shared reports whether only a share of the tests that make test leaves out runs.
+func Shared() bool { return os.Getenv(shareVariable) != "" && os.Getenv(shareVariable) != "1" }
+
 // SkipInSample skips a test that make test leaves out: another one covers the main case of what it is about. make ci
 // runs a share of these tests, by chance; make test-full and go test run all.
 func SkipInSample(tb testing.TB) {

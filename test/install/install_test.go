@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
@@ -111,17 +112,18 @@ var installs = []installCase{
 // and waits until all nodes are ready.
 func TestInstallsAreReady(t *testing.T) {
 	t.Parallel()
-	// Each installation has its own cluster, and mostly waits.
-	clusters, step := 2, 2
-	if cluster.Sampled() {
-		step = 6
+	selected := installs
+	if cluster.Sampled() || cluster.Shared() {
+		selected = chance.Sample(t, "installs", installs, len(installs)/3, func(c installCase) string { return c.name })
 	}
+	// Each installation has its own cluster, and mostly waits.
+	const clusters = 2
 	for first := range clusters {
 		t.Run(fmt.Sprintf("cluster %d", first), func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, 2)
-			for i := first; i < len(installs); i += step {
-				t.Run(installs[i].name, func(t *testing.T) { e.in(t).installReady(installs[i]) })
+			for i := first; i < len(selected); i += clusters {
+				t.Run(selected[i].name, func(t *testing.T) { e.in(t).installReady(selected[i]) })
 			}
 		})
 	}
