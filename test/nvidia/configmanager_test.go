@@ -111,8 +111,9 @@ func (m *machine) manage(of program, in configured, want managed) {
 	if in.reader {
 		m.write(fmt.Sprintf("proc/%d/cmdline", reader.Process.Pid), name+"\x00")
 	}
+	// Not the signal of the manifests: the reader would ignore it where the tests run by nohup.
 	p := m.command(m.t.Context(), append(m.api(in.label),
-		fmt.Sprintf("ONESHOT=%t", in.once), fmt.Sprintf("SEND_SIGNAL=%t", !in.once), "SIGNAL=1", "PROCESS_TO_SIGNAL="+name,
+		fmt.Sprintf("ONESHOT=%t", in.once), fmt.Sprintf("SEND_SIGNAL=%t", !in.once), "SIGNAL=15", "PROCESS_TO_SIGNAL="+name,
 		"CONFIG_FILE_SRCDIR="+configs, "CONFIG_FILE_DST="+place, "DEFAULT_CONFIG="+in.common, "FALLBACK_STRATEGIES=empty",
 	), of)
 	g.Expect(p.Start()).To(Succeed())
