@@ -130,6 +130,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 		{"a layout that the driver refuses", (*env).checkFailedLayout},
 		{"a layout that is not there", (*env).checkUnknownLayout},
 		{"MIG devices of three profiles", (*env).checkProgramsMixed},
+		{"whole GPUs again", (*env).checkProgramsWhole},
 		{"all functions of NVML are known", (*env).checkKnown},
 		{"the machine is as before", func(b *env) { b.checkStackRemoved(before, config) }},
 	})

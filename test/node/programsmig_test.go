@@ -123,7 +123,7 @@ func (b *env) awaitState(state string) {
 	}, "30s", "50ms").Should(Succeed(), b.describe)
 }
 
-// checkProgramsMixed applies a layout of three profiles with the strategy mixed, and then none.
+// checkProgramsMixed applies a layout of three profiles with the strategy mixed.
 func (b *env) checkProgramsMixed() {
 	cluster.SkipInSample(b.t)
 	b.selectStrategy("mixed")
@@ -134,6 +134,12 @@ func (b *env) checkProgramsMixed() {
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.node(g).Labels).To(And(HaveKeyWithValue(strategyLabel, "mixed"), HaveKeyWithValue(profileLabel, "4")))
 	}, "30s", "100ms").Should(Succeed(), b.describe)
+	b.Expect(b.containers(partitioned...)).To(Equal(before), "no other container is restarted")
+}
+
+// checkProgramsWhole makes the GPUs whole again.
+func (b *env) checkProgramsWhole() {
+	before := b.containers(partitioned...)
 	b.cut("all-disabled", map[corev1.ResourceName]int{gpuResource: gpus}, "NVIDIA-H100-80GB-HBM3")
 	b.Expect(b.containers(partitioned...)).To(Equal(before), "no other container is restarted")
 	b.patchLabel(layoutLabel, "null")
