@@ -199,7 +199,8 @@ func TestTheToolkitInstalls(t *testing.T) {
 					g.Eventually(p.log.String).WithTimeout(patience).Should(ContainSubstring("Waiting for signal"))
 				}
 				// Before, a look at the lock of the PID file would keep the toolkit from taking it.
-				g.Eventually(filepath.Join(i.dir, dropIn)).WithTimeout(patience).Should(BeAnExistingFile(), p.log.String)
+				g.Eventually(func() string { return filepath.Join(i.dir, dropIn) }).WithTimeout(patience).
+					Should(BeAnExistingFile(), p.log.String)
 				g.Eventually(i.found).WithArguments(p).WithTimeout(patience).Should(Equal(want), p.log.String)
 				g.Expect(p.Process.Signal(syscall.SIGTERM)).To(Succeed())
 				g.Eventually(ended).WithTimeout(patience).Should(BeClosed(), p.log.String)
