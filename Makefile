@@ -366,7 +366,9 @@ ci-parts: RERUNS = 1
 ci-parts: export TEST_SHARE ?= 5
 # lint has vetted all packages.
 ci-parts: vet = -vet=off
-ci-parts: verify lint test-unit test-race test-rest test-operand test-node test-gpu-bundle
+# Each of the last two on every other day.
+ci-parts: verify lint test-unit test-race test-rest test-node \
+  $(if $(filter 1,$(shell expr $(or $(SEED),1) % 2)),test-gpu-bundle,test-operand)
 
 ##@ Deploy
 
