@@ -52,9 +52,7 @@ func Seed(tb testing.TB) uint64 {
 // independent.
 func Of(tb testing.TB, purpose string) *rand.Rand {
 	tb.Helper()
-	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(purpose))                   // It never fails.
-	return rand.New(rand.NewPCG(Seed(tb), sum.Sum64())) //nolint:gosec // A sample, not a secret.
+	return rand.New(rand.NewPCG(Seed(tb), hash(purpose))) //nolint:gosec // A sample, not a secret.
 }
 
 // Sample returns some of the cases, all of them if there are no more. Samples of consecutive seeds follow each other in
@@ -74,11 +72,7 @@ func Shuffled[T any](tb testing.TB, purpose string, from []T) []T {
 }
 
 func rotate[T any](seed uint64, purpose string, from []T, size int, name func(T) string) []T {
-	sum := func(c T) uint64 {
-		hash := fnv.New64a()
-		_, _ = fmt.Fprintf(hash, "%s\x00%s", purpose, name(c)) // It never fails.
-		return hash.Sum64()
-	}
+	sum := func(c T) uint64 { return hash(purpose + "\x00" + name(c)) }
 	cases := slices.Clone(from)
 	slices.SortStableFunc(cases, func(a, b T) int { return cmp.Compare(sum(a), sum(b)) })
 	if len(cases) == 0 {
@@ -96,10 +90,12 @@ func Turn(tb testing.TB, name string, runs uint64) bool {
 	return turn(name, Seed(tb), runs)
 }
 
-func turn(name string, seed, runs uint64) bool {
+func turn(name string, seed, runs uint64) bool { return hash(name)%runs == seed%runs }
+
+func hash(text string) uint64 {
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(name)) // It never fails.
-	return sum.Sum64()%runs == seed%runs
+	_, _ = sum.Write([]byte(text)) // It never fails.
+	return sum.Sum64()
 }
 
 // Itself names cases that are texts.

@@ -74,15 +74,14 @@ func toolkitRuns(r *run, f found) verdict {
 	if v := locked(r, f); v != (verdict{}) {
 		return v
 	}
-	text, v := read(f)
-	if v != (verdict{}) || !slices.Contains(toolkitCommands, r.host.command(strings.TrimSpace(string(text)))) {
-		return v
-	}
-	return processRuns(r, f)
+	return processRuns(r, f, toolkitCommands...)
 }
 
-// processRuns keeps a file with the ID of a process that runs.
-func processRuns(r *run, f found) verdict {
+// anyProcessRuns keeps a file with the ID of a process that runs.
+func anyProcessRuns(r *run, f found) verdict { return processRuns(r, f) }
+
+// processRuns keeps a file with the ID of a process that runs one of the commands, or any if none is given.
+func processRuns(r *run, f found, commands ...string) verdict {
 	text, v := read(f)
 	if v != (verdict{}) {
 		return v
@@ -92,6 +91,9 @@ func processRuns(r *run, f found) verdict {
 		return verdict{}
 	}
 	if _, err := r.host.root.Lstat(path.Join("proc", process)); err != nil {
+		return verdict{}
+	}
+	if len(commands) > 0 && !slices.Contains(commands, r.host.command(process)) {
 		return verdict{}
 	}
 	return verdict{why: r.host.describe(process) + " runs", busy: true}

@@ -107,7 +107,7 @@ func driverEntries(o Options) []entry {
 		{base: "/run", name: "nvidia/nvidia-driver.pid", by: driver, keep: locked},
 		{base: "/run", name: "nvidia/nvidia-driver.state", by: driver},
 		{base: "/run", name: "nvidia-fabricmanager/socket", kind: socket, by: driver},
-		{base: "/run", name: "nvidia-fabricmanager/nv-fabricmanager.pid", by: driver, keep: processRuns},
+		{base: "/run", name: "nvidia-fabricmanager/nv-fabricmanager.pid", by: driver, keep: anyProcessRuns},
 		{base: "/run", name: "nvidia-fabricmanager", kind: directory, by: kubelet},
 		{base: "/run", name: "nvidia-topologyd", kind: directory, by: kubelet},
 		{base: "/run", name: "nvidia/driver/lib/firmware/nvidia/*/*.bin", by: driver},
