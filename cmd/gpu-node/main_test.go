@@ -154,6 +154,14 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		"a plugin check without a node": {args: []string{"validate", "plugin"}, want: "NODE_NAME"},
 		"a cleanup of a relative directory": {
 			args: []string{"cleanup", "--mps-root=mps"}, want: "--mps-root=mps: it must be an absolute path"},
+		"a configuration for no node": {args: []string{"configure"}, want: "NODE_NAME"},
+		"a configuration from nowhere": {
+			args: []string{"configure", "--node-name=a"}, want: "--configs-dir or the environment variable CONFIG_FILE_SRCDIR",
+		},
+		"a configuration by chance": {
+			args: []string{"configure", "--node-name=a", "--configs-dir=/a", "--file=/b", "--fallback-strategies=single"},
+			want: `FALLBACK_STRATEGIES is "single"`,
+		},
 		"a copy to nowhere": {args: []string{"copy"}, want: "accepts 1 arg(s)"},
 	}
 	for name, tc := range tests {

@@ -33,6 +33,8 @@ const (
 	ProbeCommand = "probe"
 	// RestartedCommand is the command of gpu-node that is the start-up probe of the toolkit's container.
 	RestartedCommand = "restarted"
+	// ConfigureCommand is the command of gpu-node in ConfigManagerContainer and ConfigManagerInitContainer.
+	ConfigureCommand = "configure"
 	// HelperBinary is the on-node program in the operator's image.
 	HelperBinary = "/usr/bin/gpu-node"
 	// RecheckCommand is the command of gpu-node in the validator's main container. ExitGPUsLost plus the number of GPUs
