@@ -1,7 +1,6 @@
 package v1
 
-// DevicePluginSpec configures the device plugin. The daemon of the Multi-Process Service (MPS) and config-manager use
-// its image, too.
+// DevicePluginSpec configures the device plugin. The daemon of the Multi-Process Service (MPS) uses its image, too.
 type DevicePluginSpec struct {
 	// Enabled installs the device plugin. Default true.
 	// +optional
@@ -23,7 +22,7 @@ type DevicePluginSpec struct {
 type DevicePluginConfigSpec struct {
 	// Name of a ConfigMap in the operator's namespace with a configuration in each key. Default none: flags and env only.
 	//
-	// config-manager selects the key by the node label nvidia.com/device-plugin.config.
+	// The node label nvidia.com/device-plugin.config selects the key.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
 	// Default is the key for nodes without the label nvidia.com/device-plugin.config. Default: the only key, or default,

@@ -2,7 +2,7 @@ package labels
 
 const (
 	// DevicePluginConfig is the node label that chooses one of the device plugin's configurations: a key
-	// of the ConfigMap that spec.devicePlugin.config names. Written by users, read by config-manager.
+	// of the ConfigMap that spec.devicePlugin.config names. Written by users, read by gpu-node configure.
 	DevicePluginConfig = "nvidia.com/device-plugin.config"
 	// PluginConfig is an annotation of pods of the device plugin, of GPU Feature Discovery and of the MPS control daemon:
 	// their configuration from spec.sharing, which they read as a file.

@@ -80,8 +80,8 @@ const (
 	// NVIDIAFieldManager is the field manager of the updates of NVIDIA's operator, which client-go takes from the name
 	// of its program.
 	NVIDIAFieldManager = "gpu-operator"
-	// ConfigManagerContainer runs config-manager of the device plugin, and ConfigManagerInitContainer runs it once before
-	// the program that reads the configuration.
+	// ConfigManagerContainer runs gpu-node configure, and ConfigManagerInitContainer runs it once before the program that
+	// reads the configuration. Both have the names of the containers in which NVIDIA runs config-manager.
 	ConfigManagerContainer     = "config-manager"
 	ConfigManagerInitContainer = "config-manager-init"
 	// WaitContainer is the init container that render generates from the graph's edges.

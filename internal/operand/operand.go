@@ -209,7 +209,7 @@ type Instance struct {
 }
 
 // PluginConfig makes an instance read a configuration of the device plugin: Content, or else one of a ConfigMap that
-// the node selects by label. For the latter, render adds NVIDIA's config-manager to its pods, to which the other fields
+// the node selects by label. For the latter, render adds gpu-node configure to its pods, to which the other fields
 // belong.
 type PluginConfig struct {
 	// Content is the configuration of all its nodes, in YAML.
@@ -218,11 +218,12 @@ type PluginConfig struct {
 	ConfigMap string
 	// Default is the key for nodes that select none; empty for an empty configuration.
 	Default string
-	// Image and PullPolicy of config-manager: those of the device plugin, whose image contains it.
-	Image, PullPolicy string
-	// Process is the exact argv[0] of the main container's program, by which config-manager finds its process. It gets
-	// SIGHUP when the node selects another configuration.
+	// Process is the exact argv[0] of the main container's program, by which its process is found. It gets SIGHUP when the
+	// node selects another configuration.
 	Process string
+	// KeepsManager: pods of earlier releases, with config-manager of the device plugin, are not replaced while nothing
+	// else changes, because containers of users end with them.
+	KeepsManager bool
 }
 
 // AnchorLabel returns the node label that keeps the operand's pod on a node which has lost another label that its

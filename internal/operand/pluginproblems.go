@@ -16,7 +16,7 @@ import (
 const pluginConfigField = "spec.devicePlugin.config.name"
 
 // checkPluginConfig refuses a configuration for all nodes with which the device plugin would not start: it must not
-// replace one that works. Without any configuration config-manager ends, before the plugin starts.
+// replace one that works. Without any configuration gpu-node configure ends, before the plugin starts.
 func (in Input) checkPluginConfig(use Use, content Content) Decision {
 	if len(content.Keys) == 0 && !content.Assumed {
 		return Refuse(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no keys: add one with a configuration",

@@ -1,3 +1,3 @@
 // Package pluginfile checks configurations of NVIDIA's device plugin as the plugin reads them: what ends it, and what
-// it ignores without a word. It also knows an error of config-manager, which links them. It is pure.
+// it ignores without a word. It is pure.
 package pluginfile

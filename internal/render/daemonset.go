@@ -234,7 +234,7 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 // stampDigest writes the digest of the significant part of the pod template to the DaemonSet and its pods. It keeps the
 // live helper image while nothing else changes, so that an upgrade of the operator alone replaces no pod.
 func (r *renderer) stampDigest(ds *appsv1.DaemonSet) {
-	r.keepWithoutRecheck(ds)
+	r.keepEarlier(ds)
 	digest := r.templateDigest(ds)
 	helper, named := r.context.Helper.Image, image.Named(r.plan.Input.HelperSpec())
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
@@ -257,11 +257,14 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) {
 	annotate(&ds.Spec.Template.ObjectMeta, labels.TemplateDigest, digest)
 }
 
-// keepWithoutRecheck leaves the pod of the validator as an earlier release has applied it, if nothing else changes: an
-// upgrade of the operator alone replaces no pod.
-func (r *renderer) keepWithoutRecheck(ds *appsv1.DaemonSet) {
+// keepEarlier leaves the pod of the validator, or of an operand with whose pods containers of users end, as an earlier
+// release has applied it, if nothing else changes: an upgrade of the operator alone replaces none of them.
+func (r *renderer) keepEarlier(ds *appsv1.DaemonSet) {
 	live, exists := r.live[ds.Name]
 	earlier := rollout.WithoutRecheck(&ds.Spec.Template.Spec)
+	if config := r.instance.PluginConfig; config != nil && config.KeepsManager {
+		earlier = rollout.WithConfigManager(&ds.Spec.Template.Spec, r.instance.Main)
+	}
 	if earlier == nil || !exists || r.plan.Input.RefreshHelpers() {
 		return
 	}

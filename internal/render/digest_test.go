@@ -376,6 +376,51 @@ func TestAnEarlierValidatorIsKept(t *testing.T) {
 	}
 }
 
+// Containers that share GPUs end with the MPS daemon, so it is kept with NVIDIA's config-manager in the same way. Pods
+// of the device plugin are replaced.
+func TestAnEarlierMPSDaemonIsKept(t *testing.T) {
+	with := func(version string, live rollout.Live, refresh bool) *appsv1.DaemonSet {
+		s := scenarios["shared-gpus-default"].situation
+		plugin := *s.spec.DevicePlugin
+		plugin.Version = version
+		s.spec.DevicePlugin, s.helper = &plugin, "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
+		s.spec.Operator = &v1.OperatorSpec{RefreshHelpers: &refresh}
+		if live.TemplateDigest != "" {
+			s.live = map[string]rollout.Live{"nvidia-device-plugin-mps-control-daemon": live}
+		}
+		return s.daemonSet(t, "mps-control-daemon")
+	}
+	version := scenarios["shared-gpus-default"].situation.spec.DevicePlugin.Version
+	// The digest that such a release has written.
+	live := rollout.Live{TemplateDigest: "6e383a95b1852fed", HelperImage: "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"}
+	for _, test := range []struct {
+		name    string
+		ds      *appsv1.DaemonSet
+		manager string
+	}{
+		{"new", with(version, rollout.Live{}, false), "/usr/bin/gpu-node"},
+		{"an upgrade of the operator", with(version, live, false), "config-manager"},
+		{"another image", with("v8", live, false), "/usr/bin/gpu-node"},
+		{"refreshed helpers", with(version, live, true), "/usr/bin/gpu-node"},
+	} {
+		found := 0
+		for _, c := range containers(&test.ds.Spec.Template.Spec) {
+			if !strings.HasPrefix(c.Name, "config-manager") {
+				continue
+			}
+			found++
+			ofPlugin := c.Image == test.ds.Spec.Template.Spec.Containers[0].Image
+			if c.Command[0] != test.manager || ofPlugin != (test.manager == "config-manager") {
+				t.Errorf("%s: %s runs %v of %s", test.name, c.Name, c.Command, c.Image)
+			}
+		}
+		kept := test.ds.Annotations[digestKey] == live.TemplateDigest
+		if kept != (test.manager == "config-manager") || found != 2 {
+			t.Errorf("%s: kept: %t, %d containers", test.name, kept, found)
+		}
+	}
+}
+
 // validates returns what the main container of the validator runs.
 func validates(ds *appsv1.DaemonSet) string {
 	for _, c := range ds.Spec.Template.Spec.Containers {

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Names and paths for config-manager, a sidecar from the image of NVIDIA's device plugin.
+// Names and paths as in NVIDIA's pods, in which config-manager of the device plugin does what gpu-node configure does.
 const (
 	configsVolume = "available-configs"
 	configsDir    = "/available-configs"
@@ -59,15 +59,15 @@ func (r *renderer) readConfig(pod *corev1.PodSpec, mounts ...corev1.VolumeMount)
 	}
 }
 
-// addConfigManager makes the main container read the configuration that a label of its node selects. config-manager
+// addConfigManager makes the main container read the configuration that a label of its node selects. gpu-node configure
 // creates a link to it before the program starts. When the label changes, it updates the link and signals the program.
 func (r *renderer) addConfigManager(pod *corev1.PodSpec, config *operand.PluginConfig) {
 	r.readConfig(pod, configMounts()...)
-	once := configManagerContainer(labels.ConfigManagerInitContainer, config,
+	once := r.configManagerContainer(labels.ConfigManagerInitContainer, config,
 		corev1.EnvVar{Name: "ONESHOT", Value: labels.True}, corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.False})
 	pod.InitContainers = append(pod.InitContainers, once)
 
-	watch := configManagerContainer(labels.ConfigManagerContainer, config,
+	watch := r.configManagerContainer(labels.ConfigManagerContainer, config,
 		corev1.EnvVar{Name: "ONESHOT", Value: labels.False}, corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.True},
 		corev1.EnvVar{Name: "SIGNAL", Value: strconv.Itoa(sighup)},
 		corev1.EnvVar{Name: "PROCESS_TO_SIGNAL", Value: config.Process})
@@ -80,7 +80,7 @@ func (r *renderer) addConfigManager(pod *corev1.PodSpec, config *operand.PluginC
 	if !pod.HostPID {
 		pod.ShareProcessNamespace = new(true)
 	}
-	// config-manager watches its node.
+	// It watches its node.
 	pod.AutomountServiceAccountToken = new(true)
 	pod.Volumes = append(pod.Volumes,
 		corev1.Volume{Name: configsVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -108,9 +108,16 @@ func configMounts() []corev1.VolumeMount {
 	}
 }
 
-// configManagerContainer runs config-manager. It is unprivileged: it calls the API server and creates a link.
-func configManagerContainer(name string, config *operand.PluginConfig, more ...corev1.EnvVar) corev1.Container {
-	env := []corev1.EnvVar{
+// configManagerContainer runs gpu-node configure with the name and the variables of NVIDIA's config-manager. It is
+// unprivileged: it calls the API server and creates a link.
+func (r *renderer) configManagerContainer(
+	name string, config *operand.PluginConfig, more ...corev1.EnvVar,
+) corev1.Container {
+	container := r.helperContainer(name, labels.ConfigureCommand)
+	// As root, so that it may signal a process of root's without a capability.
+	container.SecurityContext.RunAsNonRoot, container.SecurityContext.RunAsGroup = nil, nil
+	container.SecurityContext.RunAsUser = new(int64(0))
+	container.Env = append(container.Env, []corev1.EnvVar{
 		{
 			Name:      "NODE_NAME",
 			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
@@ -121,22 +128,8 @@ func configManagerContainer(name string, config *operand.PluginConfig, more ...c
 		{Name: "DEFAULT_CONFIG", Value: config.Default},
 		// Without a label and a default, a node gets an empty configuration.
 		{Name: "FALLBACK_STRATEGIES", Value: "empty"},
-		// The image requests all GPUs.
-		{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"},
-	}
-	return corev1.Container{
-		Name:            name,
-		Image:           config.Image,
-		ImagePullPolicy: corev1.PullPolicy(config.PullPolicy),
-		Command:         []string{"config-manager"},
-		Env:             append(env, more...),
-		SecurityContext: &corev1.SecurityContext{
-			RunAsUser:                new(int64(0)),
-			AllowPrivilegeEscalation: new(false),
-			ReadOnlyRootFilesystem:   new(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		VolumeMounts: configMounts(),
-	}
+	}...)
+	container.Env = append(container.Env, more...)
+	container.VolumeMounts = configMounts()
+	return container
 }

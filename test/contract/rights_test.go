@@ -28,7 +28,7 @@ type grant struct {
 }
 
 const (
-	configManager = "NVIDIA's config-manager"
+	configManager = "gpu-node configure"
 	driverManager = "NVIDIA's k8s-driver-manager"
 	migManager    = "NVIDIA's nvidia-mig-manager"
 	dcgmExporter  = "NVIDIA's dcgm-exporter"

@@ -17,8 +17,10 @@ const (
 	appMIG          = "nvidia-mig-manager"
 	appMPS          = "nvidia-device-plugin-mps-control-daemon"
 
-	// configManager is the program that chooses the configuration of the device plugin on each node.
-	configManager = "config-manager"
+	// configManager is NVIDIA's program that chooses the configuration of the device plugin on each node, and
+	// configureCommand the command of gpu-node that does so.
+	configManager    = "config-manager"
+	configureCommand = "configure"
 
 	// deployPrefix precedes the operand's name in the node selector of its pods, except for those of the driver and the
 	// toolkit, whose DaemonSets select nodes by affinity, which their pods do not have.

@@ -16,7 +16,7 @@
 // operands, keeps an equal driver, and replaces another one only once no pod uses the GPUs. Simulator.Reboot loses it.
 //
 // The device plugin advertises what its configuration, its MIG strategy and the partitions of the node's GPUs make of
-// them; config-manager chooses the configuration by the label of the Node. On nodes with NodeSpec.Model GPU Feature
+// them; gpu-node configure chooses the configuration by the label of the Node. On nodes with NodeSpec.Model GPU Feature
 // Discovery writes its labels, and the MIG manager partitions the GPUs: it pauses the operands, fails while pods use
 // GPUs, and can be made to fail or never to end. The annotation UnhealthyAnnotation makes GPUs unhealthy.
 //

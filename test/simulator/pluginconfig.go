@@ -125,20 +125,20 @@ func (c pluginConfig) failsAbove() bool {
 	return *shared.FailAbove
 }
 
-// configured is what config-manager of a pod has chosen from a ConfigMap for the programs of the pod.
+// configured is what the container config-manager of a pod has chosen from a ConfigMap for the programs of the pod.
 type configured struct {
 	// source is the ConfigMap, label the key of the Node's label, fallback the key of the ConfigMap without that label.
 	source, label, fallback string
 	// read identifies when the ConfigMap was read: only for another label and after a restart.
 	read string
-	// missing is the key that the ConfigMap does not have; empty if it has it. config-manager then ends.
+	// missing is the key that the ConfigMap does not have; empty if it has it. The container then ends.
 	missing string
 	// config is the last one that was chosen, and invalid why it cannot be used.
 	config  pluginConfig
 	invalid string
 }
 
-// newConfigured returns the state of a pod's config-manager. A pod without one has the configuration that is mounted
+// newConfigured returns what is configured for a pod. A pod without one has the configuration that is mounted
 // from an annotation of it; nil for none.
 func newConfigured(pod *corev1.Pod) *configured {
 	i := slices.IndexFunc(pod.Spec.Containers, isConfigManager)
@@ -177,8 +177,12 @@ func configuredByAnnotation(pod *corev1.Pod) *configured {
 	return nil
 }
 
+// isConfigManager reports whether the container chooses the configuration: by gpu-node configure, or by config-manager,
+// which pods of NVIDIA's operator run.
 func isConfigManager(container corev1.Container) bool {
-	return len(container.Command) > 0 && path.Base(container.Command[0]) == configManager
+	argv := slices.Concat(container.Command, container.Args)
+	return len(argv) > 0 && path.Base(argv[0]) == configManager ||
+		len(argv) > 1 && path.Base(argv[0]) == onNodeProgram && argv[1] == configureCommand
 }
 
 // variable returns the value of a container's variable, empty if it is not set.
@@ -206,8 +210,9 @@ func configMapAt(pod *corev1.Pod, container corev1.Container, file string) strin
 	return ""
 }
 
-// configure runs config-manager of the pods: like the real one it reads the ConfigMap when it starts, and when the
-// Node's label changes. It does not notice that a ConfigMap has changed.
+// configure runs gpu-node configure of the pods: like the real one it reads the ConfigMap when it starts, and when the
+// Node's label changes. It does not notice that a ConfigMap has changed. config-manager of NVIDIA's operator is played in
+// the same way, although the real one first chooses the default.
 func (n *node) configure(ctx context.Context) error {
 	for _, p := range n.pods {
 		if p.configured == nil || p.configured.source == "" || p.ending() {

@@ -58,6 +58,9 @@ func readProgram(container corev1.Container) program {
 			return program{verb: verbCompute}
 		}
 	}
+	if isConfigManager(container) {
+		return program{} // It is played, see configured.
+	}
 	if len(argv) < 2 || path.Base(argv[0]) != onNodeProgram {
 		return readShell(argv, container.Env)
 	}

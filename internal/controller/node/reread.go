@@ -165,7 +165,7 @@ func (r readRecord) annotation() *string {
 }
 
 // recordPluginConfig adds the annotation with the configuration that the pods of the node read when they start, or when
-// config-manager notices that the label of the node selects another one.
+// gpu-node configure notices that the label of the node selects another one.
 func (s *scope) recordPluginConfig(annotationChanges map[string]*string) {
 	planned := s.nodePlan().PluginConfigRead
 	switch _, exists := s.node.Annotations[labels.PluginConfigRead]; {
@@ -178,7 +178,7 @@ func (s *scope) recordPluginConfig(annotationChanges map[string]*string) {
 }
 
 // replaceReaders replaces the pods of the node that read a configuration whose content has changed since, which
-// config-manager does not notice, and no pods of other nodes. A configuration with which the device plugin would not
+// gpu-node configure does not notice, and no pods of other nodes. A configuration with which the device plugin would not
 // start replaces none that works.
 //
 // The annotation is written last: if the operator ends before, it replaces the pods again.

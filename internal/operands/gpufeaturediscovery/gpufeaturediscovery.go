@@ -2,7 +2,6 @@ package gpufeaturediscovery
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -72,10 +71,6 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
-	secrets := spec.ImagePullSecrets
-	if config != nil {
-		secrets = slices.Concat(secrets, in.Spec.DevicePlugin.ImagePullSecrets)
-	}
 	nodeFeatureAPI := usesNodeFeatureAPI(in)
 	var env operand.Env
 	// Without that API it writes the file gfd to the mounted directory, and removes it when it ends. Node discovery and,
@@ -85,7 +80,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	return []operand.Instance{{
 		Image:        ref.Image,
 		Version:      ref.Version,
-		PullSecrets:  secrets,
+		PullSecrets:  spec.ImagePullSecrets,
 		Main:         mainContainer,
 		Container:    spec.ContainerSpec,
 		PluginConfig: config,

@@ -18,8 +18,7 @@ const Name operand.Name = "mps-control-daemon"
 
 const mainContainer = "mps-control-daemon-ctr"
 
-// program is the command with which the daemon is started. config-manager of the device plugin up to 0.20.0 finds the
-// process by this exact string.
+// program is the command with which the daemon is started, as in NVIDIA's pods.
 const program = "/usr/bin/mps-control-daemon"
 
 // Operand is the MPS control daemon. It belongs to the device plugin, which passes its pipes to containers, and is
@@ -85,6 +84,9 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	config, err := pluginconfig.Of(in, program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
+	}
+	if config != nil {
+		config.KeepsManager = true // The containers that share GPUs end with the daemon.
 	}
 	var env operand.Env
 	devices := mig.Of(in)

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
 )
 
-// Image is the image of the device plugin, which the MPS control daemon and config-manager use too.
+// Image is the image of the device plugin, which the MPS control daemon uses too.
 func Image() image.Default {
 	return image.Default{
 		Name: "device-plugin", Variable: "DEVICE_PLUGIN_IMAGE", Field: "devicePlugin",
@@ -20,7 +20,7 @@ func Image() image.Default {
 }
 
 // Of returns the configuration of an instance from spec.sharing or spec.devicePlugin.config, or nil if neither has one.
-// process is the command of the instance's main process. An invalid image is an error.
+// process is the command of the instance's main process.
 func Of(in operand.Input, process string) (*operand.PluginConfig, error) {
 	spec := in.Spec.DevicePlugin
 	if in.Spec.Sharing != nil {
@@ -29,18 +29,8 @@ func Of(in operand.Input, process string) (*operand.PluginConfig, error) {
 	if spec.Config.Name == "" {
 		return nil, nil //nolint:nilnil // Most clusters have no configuration.
 	}
-	ref, err := in.Images.Of(Image()).Resolve(spec.ImageSpec, "")
-	if err != nil {
-		return nil, err
-	}
 	key, _ := in.DefaultPluginConfig()
-	return &operand.PluginConfig{
-		ConfigMap:  spec.Config.Name,
-		Default:    key,
-		Image:      ref.Image,
-		PullPolicy: string(spec.ImagePullPolicy),
-		Process:    process,
-	}, nil
+	return &operand.PluginConfig{ConfigMap: spec.Config.Name, Default: key, Process: process}, nil
 }
 
 // Uses returns the use of the ConfigMap with the device plugin's configurations.

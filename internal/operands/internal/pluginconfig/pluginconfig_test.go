@@ -26,23 +26,16 @@ func TestPluginConfig(t *testing.T) {
 		"a name is enough": {
 			in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}),
 			want: &operand.PluginConfig{
-				ConfigMap:  "configs",
-				Image:      "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
-				PullPolicy: "IfNotPresent",
-				Process:    "program",
+				ConfigMap: "configs",
+				Process:   "program",
 			},
 		},
-		"config-manager runs from the plugin's image": {
-			in: plugin(v1.DevicePluginSpec{
-				ImageSpec: v1.ImageSpec{Image: "example.com/plugin:1", ImagePullPolicy: "Always"},
-				Config:    &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"},
-			}),
+		"a default": {
+			in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"}}),
 			want: &operand.PluginConfig{
-				ConfigMap:  "configs",
-				Default:    "a",
-				Image:      "example.com/plugin:1",
-				PullPolicy: "Always",
-				Process:    "program",
+				ConfigMap: "configs",
+				Default:   "a",
+				Process:   "program",
 			},
 		},
 	}
@@ -56,18 +49,6 @@ func TestPluginConfig(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestPluginConfigRefusesAWrongImage(t *testing.T) {
-	in := plugin(v1.DevicePluginSpec{
-		ImageSpec: v1.ImageSpec{
-			Image:   "example.com/plugin:1",
-			Version: "2",
-		}, Config: &v1.DevicePluginConfigSpec{Name: "configs"},
-	})
-	if _, err := pluginconfig.Of(in, "program"); err == nil {
-		t.Error("accepted a contradictory image")
 	}
 }
 
