@@ -64,8 +64,9 @@ Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage. recheck a
 		RunE: requireSubcommand(
 			"wait, exec, validate, discover, configure, export, health, probe, restarted, recheck, copy, hold or cleanup"),
 	}
-	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), configureCommand(), exportCommand(),
-		healthCommand(), probeCommand(), restartedCommand(), recheckCommand(), copyCommand(), holdCommand(), cleanupCommand())
+	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), configureCommand(),
+		exportCommand(), healthCommand(), probeCommand(), restartedCommand(), recheckCommand(), copyCommand(),
+		holdCommand(), cleanupCommand())
 	return root
 }
 

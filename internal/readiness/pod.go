@@ -115,28 +115,6 @@ func recovering(pod *corev1.Pod, now time.Time) Verdict {
 	return Verdict{}
 }
 
-// LastLineOf returns the line that states why a container of the pod, also an init container, has failed, unless it has
-// recovered since; empty for none.
-func LastLineOf(pod *corev1.Pod, container string, now time.Time) string {
-	var exit *corev1.ContainerStateTerminated
-	for i := range pod.Status.InitContainerStatuses {
-		status := &pod.Status.InitContainerStatuses[i]
-		ended := status.State.Terminated
-		if status.Name == container && (ended == nil || ended.ExitCode != 0) {
-			exit = lastInitFailure(status)
-		}
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
-			exit = unrecovered(status, sandboxStart(pod), now)
-		}
-	}
-	if exit == nil {
-		return ""
-	}
-	return LastLine(exit.Message)
-}
-
 // UnrecoveredExit returns how the first main container of the pod ended that has not recovered since; nil for none.
 func UnrecoveredExit(pod *corev1.Pod, now time.Time) *corev1.ContainerStateTerminated {
 	for i := range pod.Status.ContainerStatuses {

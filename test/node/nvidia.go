@@ -36,7 +36,7 @@ const driverImageSystem = "-ubuntu24.04"
 var played = map[string][]string{
 	"driver-manager":    {"driver-manager"},
 	"container-toolkit": {"nvidia-toolkit"},
-	"device-plugin":     {"nvidia-device-plugin", "gpu-feature-discovery", "config-manager", "mps-control-daemon"},
+	"device-plugin":     {"nvidia-device-plugin", "gpu-feature-discovery", "mps-control-daemon"},
 	"dcgm":              {"nv-hostengine"},
 	"dcgm-exporter":     {"dcgm-exporter"},
 	"mig-manager":       {"nvidia-mig-manager"},
@@ -144,7 +144,7 @@ func HostDriverPrograms() []string {
 }
 
 // hostDriverPlugin are the programs of the device plugin's image on a machine whose GPUs MPS does not share.
-var hostDriverPlugin = []string{"nvidia-device-plugin", "gpu-feature-discovery", "config-manager"}
+var hostDriverPlugin = []string{"nvidia-device-plugin", "gpu-feature-discovery"}
 
 // HostDriverImages are the images with NVIDIA's programs, from the folder programs, for a machine that has the driver
 // itself: of the toolkit, the device plugin and the DRA driver. Its GPUs are neither partitioned nor shared by MPS.

@@ -101,7 +101,7 @@ func (b *env) logsIfFailed() {
 }
 
 // TestNVIDIAsPrograms runs NVIDIA's own programs below the rendered manifests, unchanged: its toolkit, device plugin,
-// config-manager, GPU Feature Discovery, MPS daemon and MIG manager. Only the driver is played, and of MPS the closed
+// GPU Feature Discovery, MPS daemon and MIG manager. Only the driver is played, and of MPS the closed
 // program nvidia-cuda-mps-control.
 func TestNVIDIAsPrograms(t *testing.T) {
 	b := newPrograms(t)

@@ -19,8 +19,8 @@ import (
 // machineVariable names the folder of the machine, in the process that enters it and then becomes a program.
 const machineVariable = "TEST_NVIDIA_MACHINE"
 
-// programs is the folder of NVIDIA's programs, standIn the program that plays them.
-var programs, standIn string
+// programs is the folder of NVIDIA's programs, standIn the program that plays them, and gpuNode is cmd/gpu-node.
+var programs, standIn, gpuNode string
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(machineVariable); dir != "" {
@@ -51,6 +51,9 @@ func run(m *testing.M) int {
 	}
 	if err == nil {
 		standIn, err = cluster.BuildNodeStandIn(testContext(), os.Stderr)
+	}
+	if err == nil {
+		gpuNode, _, err = cluster.BuildNodePrograms(testContext(), os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

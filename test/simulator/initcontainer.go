@@ -62,7 +62,7 @@ func (c *container) awaits(at conditions) bool {
 	}
 }
 
-// runConfigManager advances gpu-node configure as an init container: it ends with an error while the key does not exist.
+// runConfigManager advances gpu-node configure as an init container: it ends with an error while there is no such key.
 func (c *container) runConfigManager(at conditions) {
 	if !c.runs(at) {
 		return

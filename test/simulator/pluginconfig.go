@@ -211,8 +211,8 @@ func configMapAt(pod *corev1.Pod, container corev1.Container, file string) strin
 }
 
 // configure runs gpu-node configure of the pods: like the real one it reads the ConfigMap when it starts, and when the
-// Node's label changes. It does not notice that a ConfigMap has changed. config-manager of NVIDIA's operator is played in
-// the same way, although the real one first chooses the default.
+// Node's label changes. It does not notice that a ConfigMap has changed. config-manager of NVIDIA's operator is played
+// in the same way, although the real one first chooses the default.
 func (n *node) configure(ctx context.Context) error {
 	for _, p := range n.pods {
 		if p.configured == nil || p.configured.source == "" || p.ending() {

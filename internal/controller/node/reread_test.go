@@ -365,67 +365,6 @@ func TestANodeThatWorksAgainCounts(t *testing.T) {
 	}
 }
 
-// config-manager cannot replace a link to a configuration that is gone from the ConfigMap, in its pod for ever: the pod
-// is replaced, unless its successor could not start, or its user replaces pods.
-func TestALinkToAConfigurationThatIsGone(t *testing.T) {
-	const (
-		stuck = "E1126 10:00:00.000000       1 main.go:209] error creating symlink: " +
-			"symlink /available-configs/all /config/config.yaml: file exists\n"
-		missing = "E1126 10:00:00.000000       1 main.go:209] specified config gone does not exist\n"
-	)
-	for name, test := range map[string]struct {
-		container, message string
-		// label of the node, and a change of the spec.
-		label    string
-		change   func(*v1.ClusterPolicySpec)
-		replaced bool
-	}{
-		"it cannot replace the link": {container: "config-manager", message: stuck, replaced: true},
-		"before the plugin starts":   {container: "config-manager-init", message: stuck, replaced: true},
-		"nothing is selected": {
-			container: "config-manager", message: stuck, replaced: true,
-			change: func(spec *v1.ClusterPolicySpec) { spec.DevicePlugin.Config.Default = "" },
-		},
-		"what the node selects is missing": {container: "config-manager", message: stuck, label: "gone"},
-		"another cause":                    {container: "config-manager", message: missing},
-		"another container":                {container: "other", message: stuck},
-		"the user replaces pods": {
-			container: "config-manager", message: stuck,
-			change: func(spec *v1.ClusterPolicySpec) { spec.DaemonSets.UpdateStrategy = "OnDelete" },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := newRereadEnv(t, "1")
-			if test.label != "" {
-				e.updateNode(func(node *corev1.Node) { node.Labels[labels.DevicePluginConfig] = test.label })
-			}
-			pod := &corev1.Pod{}
-			key := client.ObjectKey{Namespace: "gpu-operator", Name: plugin + "-a"}
-			e.Expect(e.client.Get(t.Context(), key, pod)).To(Succeed())
-			crashes(&pod.Status)
-			status := pod.Status.ContainerStatuses[0]
-			status.Name = test.container
-			status.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: test.message}
-			if strings.HasSuffix(test.container, "-init") {
-				pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status)
-			} else {
-				pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
-			}
-			e.Expect(e.client.Status().Update(t.Context(), pod)).To(Succeed())
-			if test.change != nil {
-				test.change(&e.spec)
-			}
-			e.configure("first", "other")
-			e.pass(time.Second)
-			if test.replaced {
-				e.Expect(e.replace(true)).To(Equal([]string{"a"}))
-			}
-			e.pass(time.Second)
-			e.Expect(e.replace(true)).To(BeEmpty())
-		})
-	}
-}
-
 // The annotation of a node that was not down before is what earlier releases write and read.
 func TestReadRecord(t *testing.T) {
 	g := NewWithT(t)

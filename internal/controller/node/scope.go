@@ -206,9 +206,6 @@ func (s *scope) manage(ctx context.Context) error {
 	if err := s.replaceStaleProvers(ctx, pods); err != nil {
 		return err
 	}
-	if err := s.replaceStuckReaders(ctx, pods); err != nil {
-		return err
-	}
 	if err := s.replaceReaders(ctx, pods); err != nil {
 		return err
 	}

@@ -341,8 +341,8 @@ func TestFollowEnds(t *testing.T) {
 	g.Expect(p.linked()).To(Equal("a"))
 }
 
-// In a pod with the process IDs of the host there are threads of the kernel, processes that end, and the same program in
-// other pods, with another volume at the same place.
+// In a pod with the process IDs of the host there are threads of the kernel, processes that end, and the same program
+// in other pods, with another volume at the same place.
 func TestProcessesOfTheHost(t *testing.T) {
 	g := NewWithT(t)
 	p := newPod(t, "b", "a", "b")

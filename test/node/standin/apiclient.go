@@ -13,9 +13,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // apiClient calls the API server as a pod does. It is not client-go, which would make this program three times as
@@ -107,4 +109,39 @@ func (c *apiClient) send(ctx context.Context, method, path string, body []byte) 
 	content, err := io.ReadAll(response.Body)
 	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content), err,
 		response.Body.Close())
+}
+
+// nodePause is how long programs wait before they watch their node again.
+const nodePause = time.Second
+
+// eachNode calls changed with the node and with each later state, until the context ends.
+func eachNode(ctx context.Context, client *apiClient, name string, changed func(object) error) error {
+	for {
+		err := watchNode(ctx, client, name, changed)
+		if ctx.Err() != nil {
+			err = nil // A watch that the end cut off is no failure.
+		}
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		// The server ends each watch after some time.
+		time.Sleep(nodePause)
+	}
+}
+
+// watchNode is eachNode until the server ends the watch.
+func watchNode(ctx context.Context, client *apiClient, name string, changed func(object) error) error {
+	var node object
+	if err := client.call(ctx, http.MethodGet, "/api/v1/nodes/"+name, nil, &node); err != nil {
+		return err
+	}
+	if err := changed(node); err != nil {
+		return err
+	}
+	query := url.Values{
+		"watch":           {"true"},
+		"fieldSelector":   {"metadata.name=" + name},
+		"resourceVersion": {node.Metadata.ResourceVersion},
+	}
+	return client.follow(ctx, "/api/v1/nodes?"+query.Encode(), changed)
 }

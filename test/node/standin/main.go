@@ -34,7 +34,6 @@ var parts = map[string]func(args []string) error{
 	"nvidia-container-runtime.cdi":    runWithGPUs,
 	"nvidia-container-runtime.legacy": runWithGPUs,
 	"nvidia-device-plugin":            plugin,
-	"config-manager":                  manageConfig,
 	"mps-control-daemon":              controlDaemon,
 	"nvidia-cuda-mps-control":         mpsControl,
 	"gpu-feature-discovery":           discoverFeatures,
