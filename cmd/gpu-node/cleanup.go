@@ -39,7 +39,11 @@ the node. The host's root must be mounted with its /proc.
 
 What is used is tried again for --patience. Then this succeeds, and writes one line for each thing that stays, with the
 reason, to the log and to the termination message. Kernel modules are listed there, and never unloaded. It fails if
-something could not be removed; a further run continues.`,
+something could not be removed; a further run continues.
+
+A container runtime that still runs with the toolkit's programs, although its configuration does not name them any
+more, is told once to read it again by SIGHUP. containerd ends by it, and its supervisor starts it again: its
+containers keep running. This needs hostPID.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return c.run() },
 	}
@@ -55,6 +59,10 @@ something could not be removed; a further run continues.`,
 	flags.StringArrayVar(&c.RuntimeFiles, "runtime-file", nil,
 		"configuration file of the container runtime on the host that the toolkit has changed, besides the usual ones; "+
 			"repeatable")
+	flags.StringArrayVar(&c.RuntimeSockets, "runtime-socket", nil,
+		"socket on the host on which the container runtime listens, besides the usual ones; repeatable")
+	flags.BoolVar(&c.KeepRuntimes, "keep-runtimes", false,
+		"only report a container runtime that still runs with the toolkit's programs")
 	flags.StringVar(&c.MountInfo, "mount-info", "/proc/self/mountinfo", "file with the mounts of this program")
 	flags.DurationVar(&c.patience, "patience", time.Minute, "how long to try again what is used")
 	flags.DurationVar(&c.interval, "interval", 2*time.Second, "time between tries")
@@ -90,6 +98,7 @@ func (c *hostCleanup) check() error {
 	paths := map[string][]string{
 		"host-root": {c.HostRoot}, "root-fs": {c.RootFS}, "driver-install-dir": {c.DriverInstallDir},
 		"toolkit-install-dir": {c.ToolkitInstallDir}, "mps-root": {c.MPSRoot}, "runtime-file": c.RuntimeFiles,
+		"runtime-socket": c.RuntimeSockets,
 	}
 	for flag, values := range paths {
 		for _, value := range values {
@@ -110,6 +119,11 @@ func (c *hostCleanup) clean(ctx context.Context, log *slog.Logger) (cleanup.Repo
 		for _, path := range report.Removed {
 			log.Info("removed", "path", path)
 		}
+		for _, socket := range report.Reloaded {
+			log.Info("the container runtime still had the toolkit's programs and was told to read its configuration again",
+				"socket", socket)
+		}
+		c.Reloaded = append(c.Reloaded, report.Reloaded...)
 		busy := report.Busy()
 		if err != nil || len(busy) == 0 || time.Now().After(deadline) {
 			return report, err

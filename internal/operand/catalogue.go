@@ -21,21 +21,29 @@ func (c Catalogue) Find(name Name) (*Operand, bool) {
 	return nil, false
 }
 
-// RuntimeFiles returns the configuration files of container runtimes that the spec names, for nodes of any node pool,
-// sorted, each once.
-func (c Catalogue) RuntimeFiles(in Input) []string {
-	var files []string
+// HostRuntime returns what the spec tells of container runtimes, for nodes of any node pool: the paths sorted, each
+// once.
+func (c Catalogue) HostRuntime(in Input) HostRuntime {
+	var all HostRuntime
 	for i := range c {
-		if c[i].RuntimeFiles == nil {
+		if c[i].HostRuntime == nil {
 			continue
 		}
-		files = append(files, c[i].RuntimeFiles(in)...)
+		inputs := []Input{in}
 		for _, nodePool := range NodePools(in.Spec) {
-			files = append(files, c[i].RuntimeFiles(in.ForNodePool(nodePool))...)
+			inputs = append(inputs, in.ForNodePool(nodePool))
+		}
+		for _, of := range inputs {
+			told := c[i].HostRuntime(of)
+			all.Files, all.Sockets = append(all.Files, told.Files...), append(all.Sockets, told.Sockets...)
+			all.Keep = all.Keep || told.Keep
 		}
 	}
-	slices.Sort(files)
-	return slices.Compact(files)
+	for _, paths := range []*[]string{&all.Files, &all.Sockets} {
+		slices.Sort(*paths)
+		*paths = slices.Compact(*paths)
+	}
+	return all
 }
 
 // Uses returns the objects that any operand uses, for nodes of any node pool, each once.

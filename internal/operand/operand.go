@@ -118,12 +118,20 @@ type Operand struct {
 	// Varies reports whether a node pool overrides a field of it, so that its nodes get DaemonSets of their own.
 	// Nil if no node pool can.
 	Varies func(v1.NodePoolSpec) bool
-	// RuntimeFiles returns the paths on the host of the container runtime's configuration files that the spec names and
-	// the operand writes. Nil for none.
-	RuntimeFiles func(Input) []string
+	// HostRuntime returns what the spec tells of the container runtime that the operand configures. Nil for one that
+	// configures none.
+	HostRuntime func(Input) HostRuntime
 	// Layout returns the MIG layout that the operator requests for the nodes that it runs on, empty for none. Nil for an
 	// operand that does not partition GPUs.
 	Layout func(Input) string
+}
+
+// HostRuntime is what the spec tells of the container runtime of the hosts.
+type HostRuntime struct {
+	// Files are the configuration files of the runtime, and Sockets those on which it listens, by their paths on the host.
+	Files, Sockets []string
+	// Keep: the runtime must not be signalled.
+	Keep bool
 }
 
 // Choice is the outcome of a Decision.

@@ -15,8 +15,8 @@ import (
 // cleanupValues has the paths on the host that only the spec knows.
 type cleanupValues struct {
 	MPSRoot string
-	// RuntimeFiles are configuration files of the container runtime that the spec names.
-	RuntimeFiles []string
+	// Runtime is what the spec tells of the container runtime.
+	Runtime operand.HostRuntime
 }
 
 // Cleanup renders the objects that clean up hosts while the stack of a deleted policy is removed. Their pods run on
@@ -31,7 +31,7 @@ func Cleanup(catalogue operand.Catalogue, in operand.Input, owner Owner) ([]mani
 		step: plan.Step{Operand: operand.Operand{Name: labels.CleanupOperand}},
 		context: templateValues{
 			Namespace: in.Namespace, Paths: in.Spec.Paths(), Helper: helper, Values: cleanupValues{
-				MPSRoot: in.Spec.DevicePlugin.MPS.Root, RuntimeFiles: catalogue.RuntimeFiles(in),
+				MPSRoot: in.Spec.DevicePlugin.MPS.Root, Runtime: catalogue.HostRuntime(in),
 			},
 		},
 	}

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -18,6 +19,10 @@ func TestCleanUp(t *testing.T) {
 	s := situation{spec: v1.ClusterPolicySpec{
 		DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "mine"},
 		Global:     &v1.GlobalSpec{ImagePullSecrets: []v1.ObjectName{"registry"}},
+		Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{
+			{Name: "CONTAINERD_CONFIG", Value: "/opt/runtime/nvidia.toml"},
+			{Name: "CONTAINERD_SOCKET", Value: "/opt/runtime/containerd.sock"},
+		}}},
 	}}
 	objects, err := render.Cleanup(catalogue(t), s.plan(t).Input, owner)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -41,4 +46,35 @@ func TestCleanUp(t *testing.T) {
 		HaveField("Image", helper),
 		HaveField("TerminationMessagePolicy", Equal(corev1.TerminationMessageFallbackToLogsOnError)),
 	))))
+	g.Expect(pod.HostPID).To(BeTrue(), "the container runtime could not be signalled")
+	g.Expect(pod.InitContainers[0].Args).To(And(ContainElements("--runtime-file=/opt/runtime/nvidia.toml",
+		"--runtime-socket=/opt/runtime/containerd.sock"), Not(ContainElement("--keep-runtimes"))))
+}
+
+// The clean-up signals no container runtime that the toolkit must not signal.
+func TestCleanUpKeepsRuntimesAsTheToolkitDoes(t *testing.T) {
+	mode := func(value string) []v1.EnvVar { return []v1.EnvVar{{Name: "RUNTIME_RESTART_MODE", Value: value}} }
+	for name, test := range map[string]struct {
+		spec  v1.ContainerSpec
+		keeps bool
+	}{
+		"by signal":               {spec: v1.ContainerSpec{Env: mode("signal")}},
+		"not at all":              {spec: v1.ContainerSpec{Env: mode("none")}, keeps: true},
+		"by systemd":              {spec: v1.ContainerSpec{Env: mode("systemd")}, keeps: true},
+		"not at all, by argument": {spec: v1.ContainerSpec{Args: []string{"--restart-mode=none"}}, keeps: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := situation{spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ContainerSpec: test.spec}}}
+			objects, err := render.Cleanup(catalogue(t), s.plan(t).Input, owner)
+			g.Expect(err).NotTo(HaveOccurred())
+			var args []string
+			for _, object := range objects {
+				if ds, is := object.(*appsv1.DaemonSet); is {
+					args = append(args, ds.Spec.Template.Spec.InitContainers[0].Args...)
+				}
+			}
+			g.Expect(slices.Contains(args, "--keep-runtimes")).To(Equal(test.keeps), "%v", args)
+		})
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -245,11 +244,6 @@ func (b *env) checkStackRemoved(before snapshot, config string) {
 	b.Expect(b.client.CoreV1().RESTClient().Delete().AbsPath(policyPath, policyName).Do(b.t.Context()).Error()).
 		To(Succeed())
 	b.awaitRemoved(begin)
-	// The toolkit's signal to containerd is lost now and then: it asks the socket for the process, and gets none if
-	// containerd has answered before. What containerd has from its configuration shows after a restart.
-	for _, pid := range b.machine.Processes("/opt/node/bin/containerd") {
-		b.Expect(syscall.Kill(pid, syscall.SIGHUP)).To(Succeed())
-	}
 	delete(before.Files, runtimeConfig)
 	b.Eventually(func(g Gomega) {
 		after := b.takeSnapshot(g)

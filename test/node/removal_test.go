@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
 const (
@@ -22,8 +23,8 @@ const (
 )
 
 // TestTheMachineIsAsBeforeTheStack runs the whole stack and deletes its policy: then files, sockets, mounts, processes,
-// the configuration of the container runtime and the Node's labels and taints are those of before. A pod of a user
-// holds the node until the removal is forced. Then its container, which the toolkit's runtime has created, keeps the
+// the configuration of the container runtime and the Node's labels and taints are those of before, although the toolkit
+// ends without its signal to the container runtime. A pod of a user holds the node until the removal is forced. Then its container, which the toolkit's runtime has created, keeps the
 // programs that it needs to be stopped.
 func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	cluster.SkipInSample(t)
@@ -47,6 +48,7 @@ func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	b.Expect(with.Files).To(And(HaveKey("/usr/local/nvidia/toolkit/nvidia-ctk"), HaveKey("/run/nvidia/validations"),
 		HaveKey("/var/lib/kubelet/device-plugins/nvidia-gpu.sock"), HaveKey("/dev/char/195:0")))
 	b.runWithHandler()
+	b.Expect(b.machine.Order("toolkit-signal", &node.Order{Fault: "exit", Message: "the signal is lost"})).To(Succeed())
 
 	begin = time.Now()
 	b.Expect(b.client.CoreV1().RESTClient().Delete().AbsPath(policyPath, policyName).Do(t.Context()).Error()).To(Succeed())

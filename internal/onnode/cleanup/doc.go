@@ -9,7 +9,8 @@
 //
 //   - a mount point, a socket that is served, a lock that is held: in use;
 //   - the toolkit's programs, while a container was created with them (it could not be stopped without them) or the
-//     container runtime uses them for all containers;
+//     container runtime uses them for all containers; a runtime that still does so, although its configuration does not
+//     say so any more, is told to read it again;
 //   - a file with a name of the list that is not what the list says, and a directory with files that are not listed.
 //
 // No symbolic link is followed, with one exception: the directories of the operating system above those of the stack
@@ -20,6 +21,6 @@
 // where they are idle.
 //
 // host.go opens directories of the host, walk.go finds the entries of the list and removes them, mounts.go finds what
-// is mounted, runtimes.go is about the container runtime's configuration and containers, modules.go about kernel
-// modules, and report.go has the result.
+// is mounted, runtimes.go is about the container runtime's configuration and containers, reload.go about the runtime
+// itself, modules.go about kernel modules, and report.go has the result.
 package cleanup

@@ -46,14 +46,14 @@ const (
 	plugin    = "the device plugin"
 	mpsDaemon = "the MPS control daemon"
 	discovery = "GPU Feature Discovery"
+	runtime   = "the container runtime"
 )
 
-// list is all that the stack makes on a host, in the order of removal: what is in a directory before the directory, and
-// the configuration of the container runtime before the programs that it names.
+// list is all that the stack makes on a host, in the order of removal: what is in a directory before the directory. The
+// configuration of the container runtime is removed before, see runtimeEntries.
 func list(o Options) []entry {
-	return slices.Concat(runtimeEntries(o), cdiEntries(), deviceEntries(o), markerEntries(), driverEntries(o),
-		mpsEntries(o), discoveryEntries(), toolkitEntries(o), []entry{{base: "/run", name: "nvidia", kind: directory,
-			by: kubelet}})
+	return slices.Concat(cdiEntries(), deviceEntries(o), markerEntries(), driverEntries(o), mpsEntries(o),
+		discoveryEntries(), toolkitEntries(o), []entry{{base: "/run", name: "nvidia", kind: directory, by: kubelet}})
 }
 
 // cdiEntries are the specifications of the Container Device Interface. Those of the host's own toolkit have other

@@ -10,6 +10,8 @@ import (
 type Report struct {
 	// Removed are paths on the host, in the order of their removal.
 	Removed []string
+	// Reloaded are the sockets of the container runtimes that were told to read their configuration again.
+	Reloaded []string
 	// Left is what stays, in the order of the list.
 	Left []Left
 	// Modules are the driver's kernel modules that are loaded.

@@ -28,6 +28,12 @@ var runtimeFiles = []string{
 	"/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
 }
 
+// generatedFiles are those among them that k3s and RKE2 write at each start, with the programs that are there.
+var generatedFiles = []string{
+	"/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+	"/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+}
+
 // stateDirs are where containerd has a directory for each container.
 var stateDirs = []string{
 	"/run/containerd", "/run/k3s/containerd", "/run/k0s/containerd", "/var/snap/microk8s/common/run/containerd",
@@ -51,26 +57,36 @@ func runtimeEntries(o Options) []entry {
 // namesToolkit keeps the configuration files that are not the toolkit's alone.
 func namesToolkit(r *run, f found) verdict {
 	text, v := read(f)
-	programs := path.Join(r.options.ToolkitInstallDir, "toolkit") + "/"
+	programs := r.programs()
 	switch {
 	case v != (verdict{}):
 		return v
 	case !bytes.Contains(text, []byte(programs)):
 		return verdict{foreign: true}
 	case hasDefault(text):
+		r.named = true
 		v = verdict{why: "it makes the toolkit's runtime the default; take that out and restart the container runtime"}
 		r.toolkit = &verdict{why: "the container runtime creates all containers with it, by " + f.path}
 		return v
+	case slices.Contains(generatedFiles, path.Join(f.entry.base, f.entry.name)):
+		r.generated = true
+		return verdict{
+			why:  "it names programs in " + programs + ", as it was written while they were there; restart k3s or RKE2",
+			busy: !r.options.KeepRuntimes,
+		}
 	case !strings.Contains(f.name, "nvidia"):
+		r.named = true
 		return verdict{why: "it names programs in " + programs + "; take them out and restart the container runtime"}
 	}
-	// The toolkit writes this file as a whole. The container runtime needs no restart: no RuntimeClass names the
-	// runtimes of which it still knows.
+	// The toolkit writes this file as a whole.
 	return verdict{}
 }
 
-// defaultRuntime matches the setting in the formats of containerd, CRI-O and Docker.
-var defaultRuntime = regexp.MustCompile(`\bdefault[-_]runtime(?:_name)?["']?\s*[:=]\s*["']([^"']*)["']`)
+// programs is the directory of the toolkit's programs on the host.
+func (r *run) programs() string { return path.Join(r.options.ToolkitInstallDir, "toolkit") + "/" }
+
+// defaultRuntime matches the setting in the formats of containerd, CRI-O and Docker, in files and in their answers.
+var defaultRuntime = regexp.MustCompile(`(?i)\bdefault[-_]?runtime(?:_?name)?["']?\s*[:=]\s*["']([^"']*)["']`)
 
 // hasDefault reports whether a configuration makes another runtime than the usual ones the default.
 func hasDefault(text []byte) bool {
@@ -85,7 +101,7 @@ func hasDefault(text []byte) bool {
 // toolkitInUse keeps the toolkit's programs while anything needs them.
 func toolkitInUse(r *run, _ found) verdict {
 	if r.toolkit == nil {
-		v := r.findUser(path.Join(r.options.ToolkitInstallDir, "toolkit") + "/")
+		v := r.findUser(r.programs())
 		r.toolkit = &v
 	}
 	return *r.toolkit

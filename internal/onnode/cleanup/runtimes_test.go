@@ -2,6 +2,8 @@ package cleanup_test
 
 import (
 	"os"
+	"path"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,6 +12,8 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/cleanup"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/hostruntime"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/hostruntime/hostruntimetest"
 )
 
 func TestTheContainerRuntimesConfiguration(t *testing.T) {
@@ -108,6 +112,16 @@ func TestAllLayoutsAreKnown(t *testing.T) {
 				}
 				if strings.HasPrefix(layout.Config, "/run/nvidia/") {
 					host.write(layout.Config, dropIn)
+				}
+				if socket := layout.Socket; socket != "" {
+					socket = strings.Replace(socket, "/var/run/", "/run/", 1)
+					host.write("opt/read", dropIn)
+					host.dir(path.Dir(socket))
+					program := hostruntime.ProgramOf(socket)
+					pid, _ := hostruntimetest.Start(t, program, host.path(socket), host.path("opt/read"))
+					host.process(strconv.Itoa(pid), string(program), "")
+					host.replace("opt/read")
+					g.Expect(host.clean().Reloaded).To(ConsistOf(socket))
 				}
 				host.clean()
 				for name, content := range host.files() {

@@ -1,6 +1,7 @@
 package cleanup_test
 
 import (
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -56,6 +57,15 @@ func (h *tree) link(target, name string) {
 	g := NewWithT(h.T)
 	g.Expect(os.MkdirAll(filepath.Dir(h.path(name)), 0o755)).To(Succeed())
 	g.Expect(os.Symlink(target, h.path(name))).To(Succeed())
+}
+
+// short returns a path that is not too long for a socket, as long as the test runs.
+func (h *tree) short(name string) string {
+	h.Helper()
+	dir, err := os.Open(filepath.Dir(h.path(name)))
+	NewWithT(h.T).Expect(err).NotTo(HaveOccurred())
+	h.Cleanup(func() { _ = dir.Close() })
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(name))
 }
 
 // socket creates a socket, which is served until the test ends or not at all.

@@ -19,8 +19,13 @@ type Options struct {
 	RootFS string
 	// DriverInstallDir, ToolkitInstallDir and MPSRoot are directories on the host.
 	DriverInstallDir, ToolkitInstallDir, MPSRoot string
-	// RuntimeFiles are configuration files of the container runtime, besides the usual ones.
-	RuntimeFiles []string
+	// RuntimeFiles are configuration files of the container runtime, and RuntimeSockets are sockets on which one listens,
+	// besides the usual ones.
+	RuntimeFiles, RuntimeSockets []string
+	// KeepRuntimes: container runtimes that still run with what they have read from the toolkit are only reported.
+	KeepRuntimes bool
+	// Reloaded are the sockets of the container runtimes that an earlier run has told to read their configuration again.
+	Reloaded []string
 	// MountInfo is the file with the mounts of this process.
 	MountInfo string
 }
@@ -51,6 +56,8 @@ type run struct {
 	errs    []error
 	// toolkit is the verdict on the toolkit's programs, once it is known.
 	toolkit *verdict
+	// named: a configuration that stays names the toolkit's programs. generated: the container runtime writes it itself.
+	named, generated bool
 }
 
 // Run removes what the stack has left on the host. The report is valid also if it returns an error, which joins those
@@ -68,8 +75,17 @@ func Run(o Options) (Report, error) {
 	r := run{options: o, host: host{root}}
 	r.mounts = mounts{hostRoot: o.HostRoot, own: mountsIn(string(text)), host: r.host}
 	r.report.Modules = modulesIn(string(r.host.readFile("proc/modules")))
+	for _, e := range runtimeEntries(o) {
+		r.clean(e)
+	}
+	if !r.named && !r.generated {
+		r.reloadRuntimes()
+	}
 	for _, e := range list(o) {
 		r.clean(e)
+	}
+	if !r.named && r.generated && !r.programsAreThere() {
+		r.reloadRuntimes()
 	}
 	return r.report, errors.Join(r.errs...)
 }

@@ -39,7 +39,7 @@ func Operand() operand.Operand {
 		Instances:  instances,
 		Varies:     varies,
 
-		RuntimeFiles: runtimeFiles,
+		HostRuntime: hostRuntime,
 	}
 }
 

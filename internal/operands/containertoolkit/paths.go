@@ -53,19 +53,28 @@ var (
 	commonVariables = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
 )
 
-// runtimeFiles returns the configuration files that the spec names. A path in the container does not count.
-func runtimeFiles(in operand.Input) []string {
-	names := []string{envConfig, envDropInOnHost}
+// hostRuntime returns the files and sockets that the spec names, and whether the toolkit must not signal the runtime. A
+// path in the container does not count.
+func hostRuntime(in operand.Input) operand.HostRuntime {
+	files, sockets := []string{envConfig, envDropInOnHost}, []string{envSocket}
 	for _, runtime := range runtimeNames {
-		names = append(names, runtime.config)
+		files, sockets = append(files, runtime.config), append(sockets, runtime.socket)
 	}
-	var files []string
-	for _, variable := range in.Spec.Toolkit.Env {
-		if variable.Value != "" && slices.Contains(names, variable.Name) {
-			files = append(files, variable.Value)
+	spec := in.Spec.Toolkit
+	told := operand.HostRuntime{Keep: disablesRestart(spec.Args)}
+	for _, variable := range spec.Env {
+		switch {
+		case variable.Value == "":
+		case slices.Contains(files, variable.Name):
+			told.Files = append(told.Files, variable.Value)
+		case slices.Contains(sockets, variable.Name):
+			told.Sockets = append(told.Sockets, variable.Value)
+		case variable.Name == noRestartEnv.Name:
+			// With systemd, a signal may not be enough to start the runtime again.
+			told.Keep = told.Keep || variable.Value != "signal"
 		}
 	}
-	return files
+	return told
 }
 
 // checkPaths returns an error for a path that cannot be mounted.

@@ -40,7 +40,14 @@ func toolkit([]string) error {
 	fmt.Println("Waiting for signal")
 	<-signalled
 	// When it ends, it withdraws its configuration of the runtime.
-	return errors.Join(os.Remove(os.Getenv("RUNTIME_DROP_IN_CONFIG")), restartRuntime())
+	if err := os.Remove(os.Getenv("RUNTIME_DROP_IN_CONFIG")); err != nil {
+		return err
+	}
+	// The signal of the real one is lost now and then.
+	if err := follow("toolkit-signal"); err != nil {
+		return err
+	}
+	return restartRuntime()
 }
 
 // lockPIDFile makes a file with the number of this process, unless another one has locked it. Its own lock is lost, as
