@@ -18,6 +18,9 @@ func TestAHostIsAsBeforeTheStack(t *testing.T) {
 	for name, prepare := range map[string]func(*tree){
 		"with all that the stack makes":             (*tree).stack,
 		"with a part of it, as after a lost pod":    func(h *tree) { h.write("run/nvidia/validations/driver-ready", "") },
+		"with a copy of the MIG manager": func(h *tree) {
+			h.write("usr/local/nvidia/mig-manager/config.yaml", "")
+		},
 		"without any of it":                         func(*tree) {},
 		"with directories that pods have mounted":   func(h *tree) { h.dir("run/nvidia/validations"); h.dir("run/cdi") },
 		"with links of a driver that is not loaded": func(h *tree) { h.link("../nvidia0", "dev/char/195:0") },
@@ -37,6 +40,20 @@ func TestAHostIsAsBeforeTheStack(t *testing.T) {
 			g.Expect(again.Left).To(BeEmpty())
 		})
 	}
+}
+
+// Programs that run in the root of the operating system have their directories there, where the kubelet has another.
+func TestFilesInAnotherRootOfTheOperatingSystem(t *testing.T) {
+	g, host := NewWithT(t), newTree(t)
+	host.operatingSystem()
+	host.write("mnt/os/opt/keep", "")
+	before := host.files()
+	host.write("mnt/os/opt/gpu/mig-manager/nvidia-mig-parted", "")
+	options := host.options()
+	options.RootFS, options.ToolkitInstallDir = "/mnt/os", "/opt/gpu"
+	_, err := cleanup.Run(options)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(host.files()).To(Equal(before))
 }
 
 // The directories of the operating system are links on some hosts.

@@ -46,6 +46,7 @@ const (
 	plugin    = "the device plugin"
 	mpsDaemon = "the MPS control daemon"
 	discovery = "GPU Feature Discovery"
+	mig       = "the MIG manager"
 	runtime   = "the container runtime"
 )
 
@@ -53,7 +54,8 @@ const (
 // configuration of the container runtime is removed before, see runtimeEntries.
 func list(o Options) []entry {
 	return slices.Concat(cdiEntries(), deviceEntries(o), markerEntries(), driverEntries(o), mpsEntries(o),
-		discoveryEntries(), toolkitEntries(o), []entry{{base: "/run", name: "nvidia", kind: directory, by: kubelet}})
+		discoveryEntries(), migEntries(o), toolkitEntries(o),
+		[]entry{{base: "/run", name: "nvidia", kind: directory, by: kubelet}})
 }
 
 // cdiEntries are the specifications of the Container Device Interface. Those of the host's own toolkit have other
@@ -150,6 +152,22 @@ func discoveryEntries() []entry {
 	}
 	for _, dir := range append(parents(dir, "kubernetes"), "kubernetes") {
 		all = append(all, entry{base: "/etc", name: dir, kind: sharedDirectory, by: kubelet})
+	}
+	return all
+}
+
+// migEntries are what the MIG manager copies into the root of the operating system to run there, where the driver
+// belongs to the host.
+func migEntries(o Options) []entry {
+	base, root := ownDirectory(path.Join(o.RootFS, o.ToolkitInstallDir))
+	at := func(name string) string { return path.Join(root, name) }
+	all := []entry{
+		{base: base, name: at("mig-manager/nvidia-mig-parted"), by: mig},
+		{base: base, name: at("mig-manager/config.yaml"), by: mig},
+		{base: base, name: at("mig-manager"), kind: directory, by: mig},
+	}
+	if path.Clean(o.RootFS) != "/" {
+		all = append(all, entry{base: base, name: root, kind: directory, by: mig})
 	}
 	return all
 }

@@ -173,6 +173,7 @@ func (h *tree) stack() {
 		"usr/local/nvidia/toolkit/nvidia-container-runtime", "usr/local/nvidia/toolkit/nvidia-container-runtime.real",
 		"usr/local/nvidia/toolkit/nvidia-ctk", "usr/local/nvidia/toolkit/libnvidia-container.so.1.20.0",
 		"usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
+		"usr/local/nvidia/mig-manager/nvidia-mig-parted", "usr/local/nvidia/mig-manager/config.yaml",
 	} {
 		h.write(name, "content")
 	}

@@ -144,6 +144,9 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		values.ConfigMap, values.ConfigFile, values.ConfigVariable = spec.Config.Name, "config.yaml", "CONFIG_FILE"
 	}
 	var env operand.Env
+	// Where it copies itself on a host that has its own driver.
+	installDir := in.Spec.Paths().ToolkitInstallDir
+	env.AddIf(installDir != labels.ToolkitInstallDir, "HOST_NVIDIA_DIR", installDir)
 	if in.CDIEnabled() {
 		env.Add("CDI_ENABLED", labels.True)
 		env.AddCDIHook(in)
