@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 	"github.com/clusterpolicy/gpu-operator/test/nvidia/dra"
 )
@@ -94,14 +95,17 @@ func (s *hostScene) checkMIG() {
 	s.notRun("not possible: nvidia-smi prints %q for the MIG mode", s.result.GPUs[0].MIG)
 }
 
-// checkClaimed lets NVIDIA's DRA driver replace the device plugin, and a pod compute on the GPU of its claim.
+// checkClaimed installs the stack again, with NVIDIA's DRA driver in place of the device plugin, and lets a pod compute
+// on the GPU of its claim.
 func (s *hostScene) checkClaimed() {
 	image, err := filepath.Glob(filepath.Join(os.Getenv(imagesVariable), "dra-driver*.json"))
 	s.Expect(err).NotTo(HaveOccurred())
 	if len(image) == 0 {
 		s.notRun("the image of the DRA driver is not here; it is in an archive of its own, gpu-bundle-dra.tar.xz")
 	}
-	s.patchPolicy(map[string]any{"spec": map[string]any{"devicePlugin": map[string]any{"enabled": false}}})
+	policy := hostDriverPolicy()
+	policy.Spec.DevicePlugin = &v1.DevicePluginSpec{Enabled: new(false)}
+	s.createPolicy(policy)
 	s.awaitReady()
 	s.installDRAObjects("/")
 	const template, name = "one-gpu", "claimed"

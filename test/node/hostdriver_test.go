@@ -21,7 +21,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
-	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
@@ -29,6 +28,9 @@ import (
 type hostScene struct {
 	*env
 	result hostResult
+	// before is the machine before there is a policy, and config what containerd reads from its configuration then.
+	before snapshot
+	config string
 }
 
 // TestAHostDriver runs NVIDIA's own toolkit, device plugin and GPU Feature Discovery below the rendered manifests on a
@@ -45,7 +47,10 @@ func TestAHostDriver(t *testing.T) {
 	})
 	defer func() { s.logsIfFailed() }()
 	s.time("images", s.loadImages)
-	s.time("operator", func() { s.deployOperator(privileged) })
+	s.time("operator", func() {
+		s.deployOperator(privileged)
+		s.before, s.config = s.awaitSnapshot(), s.readRuntimeConfig()
+	})
 	s.time("from nothing to validated", func() {
 		memory := watchMemory()
 		begin := time.Now()
@@ -63,8 +68,8 @@ func TestAHostDriver(t *testing.T) {
 		{"the health agent", (*hostScene).checkAgent},
 		{"what the health agent costs", (*hostScene).checkAgentCost},
 		{"MIG", (*hostScene).checkMIG},
-		{"a pod computes by a claim", (*hostScene).checkClaimed},
 		{"removed", (*hostScene).checkRemoved},
+		{"a pod computes by a claim", (*hostScene).checkClaimed},
 	})
 }
 
@@ -204,13 +209,8 @@ func (s *hostScene) loadImages() {
 		s.load(image)
 	}
 	s.Expect(s.machine.InstallContainerd()).To(Succeed())
-	if !s.result.Played {
-		return
-	}
-	for name, content := range map[string]string{
-		fakegpu.GPUs: strings.Repeat("gpu ", gpus), fakegpu.Model: "h100", fakegpu.NVML: "", fakegpu.Events: "",
-	} {
-		s.Expect(s.machine.ShowDriverFile(name, content)).To(Succeed())
+	if s.result.Played {
+		s.showGPUs()
 	}
 }
 
@@ -346,8 +346,14 @@ func (s *hostScene) checkAgent() {
 	s.result.AgentMemory = resident(s, s.process(onNode, agentCommand))
 }
 
-// checkRemoved deletes the policy, and requires that the operator ends all that it has started.
+// checkRemoved deletes the policy, and requires that the machine is as before it. A real driver keeps device nodes, and
+// the links to those while a program of the host uses it.
 func (s *hostScene) checkRemoved() {
+	if s.result.Played {
+		s.checkKnown()
+		s.checkStackRemoved(s.before, s.config)
+		return
+	}
 	begin := time.Now()
 	s.Expect(s.client.CoreV1().RESTClient().Delete().AbsPath(policyPath, policyName).Do(s.t.Context()).Error()).
 		To(Succeed())

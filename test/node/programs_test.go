@@ -105,12 +105,7 @@ func (b *env) logsIfFailed() {
 func TestNVIDIAsPrograms(t *testing.T) {
 	b := newPrograms(t)
 	defer b.logsIfFailed()
-	var before snapshot
-	b.Eventually(func(g Gomega) {
-		before = b.takeSnapshot(g)
-		g.Expect(before.Processes).To(HaveKeyWithValue("gpu-operator", 2))
-		g.Expect(before.Handlers).NotTo(BeEmpty())
-	}, "30s", "500ms").Should(Succeed())
+	before := b.awaitSnapshot()
 	config := b.readRuntimeConfig()
 	begin := time.Now()
 	b.createPolicy(programsPolicy())
@@ -299,6 +294,7 @@ func TestNVIDIAsProgramsInject(t *testing.T) {
 					{"Node Feature Discovery beside node discovery", (*env).checkBesideDiscovery},
 				})
 			}
+			b.checkKnown()
 		})
 	}
 }

@@ -150,6 +150,8 @@ func (b *env) checkProgramsWhole() {
 
 // checkKnown asserts that no program has called a function of NVML that the library does not have.
 func (b *env) checkKnown() {
+	// Else nothing could have been recorded.
+	b.Expect(b.machine.Running(driverState)).To(BeADirectory())
 	called, err := os.ReadFile(b.machine.Running(filepath.Join(driverState, fakegpu.Unknown)))
 	b.Expect(errors.Is(err, fs.ErrNotExist)).To(BeTrue(), "%v: libnvidia-ml.so.1 does not have %s", err,
 		strings.Fields(string(called)))

@@ -32,12 +32,7 @@ func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	b.loadNVIDIA()
 	b.load(played("example.com/work:1", "pause"))
 	b.deployOperator(privileged)
-	var before snapshot
-	b.Eventually(func(g Gomega) {
-		before = b.takeSnapshot(g)
-		g.Expect(before.Processes).To(HaveKeyWithValue("gpu-operator", 2))
-		g.Expect(before.Handlers).NotTo(BeEmpty())
-	}, "30s", "500ms").Should(Succeed())
+	before := b.awaitSnapshot()
 	begin := time.Now()
 	b.createPolicy(samplePolicy())
 	b.stages(begin)

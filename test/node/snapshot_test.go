@@ -52,6 +52,18 @@ func isExcluded(name string) bool {
 	return false
 }
 
+// awaitSnapshot returns what is on the machine once the operator runs, before there is a policy.
+func (b *env) awaitSnapshot() snapshot {
+	b.t.Helper()
+	var before snapshot
+	b.Eventually(func(g Gomega) {
+		before = b.takeSnapshot(g)
+		g.Expect(before.Processes).To(HaveKeyWithValue("gpu-operator", 2))
+		g.Expect(before.Handlers).NotTo(BeEmpty())
+	}, "30s", "500ms").Should(Succeed())
+	return before
+}
+
 // takeSnapshot returns what is on the machine now.
 func (b *env) takeSnapshot(g Gomega) snapshot {
 	root := b.machine.Running("")
