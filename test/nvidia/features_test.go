@@ -4,6 +4,7 @@ package nvidia
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,8 @@ func (m *machine) features(config string, variables ...string) map[string]string
 	if config != "" {
 		args = append(args, "--config-file="+m.write("config.yaml", config))
 	}
-	variables = append(variables, "DRIVER_ROOT_CTR_PATH="+m.root, "USE_NODE_FEATURE_API=false")
+	variables = slices.Concat(renderedVariables(m.t, "gpu-feature-discovery-default", "gpu-feature-discovery"), variables,
+		[]string{"DRIVER_ROOT_CTR_PATH=" + m.root})
 	printed := m.mustRun(variables, "gpu-feature-discovery", args...)
 	g.Expect(m.dir+featureFile).To(BeAnExistingFile(), printed)
 	return m.labels()

@@ -135,9 +135,9 @@ func handlersOf(cgroup string, main string, more map[string]string) map[string]s
 // them early ends the other.
 func TestTheToolkitInstalls(t *testing.T) {
 	t.Parallel()
-	cdi := []string{"CDI_ENABLED=true", "NVIDIA_RUNTIME_SET_AS_DEFAULT=false", "NVIDIA_CONTAINER_RUNTIME_MODE=cdi"}
 	withCDI := map[string]string{"enable_cdi": "true"}
 	tests := map[string]struct {
+		cdi       bool
 		variables []string
 		cgroup    string
 		added     map[string]string
@@ -145,13 +145,13 @@ func TestTheToolkitInstalls(t *testing.T) {
 		// noContainerd: it is ended while it waits for containerd. locked: another one runs.
 		noContainerd, locked bool
 	}{
-		"with CDI": {variables: cdi, cgroup: "true", added: handlersOf("true", "nvidia", withCDI), described: true},
+		"with CDI": {cdi: true, cgroup: "true", added: handlersOf("true", "nvidia", withCDI), described: true},
 		"without CDI": {
 			cgroup: "false",
 			added:  handlersOf("false", "nvidia", map[string]string{"containerd.default_runtime_name": "nvidia"}),
 		},
 		"another handler": {
-			variables: append([]string{"CONTAINERD_RUNTIME_CLASS=gpu"}, cdi...), cgroup: "false",
+			cdi: true, variables: []string{"CONTAINERD_RUNTIME_CLASS=gpu"}, cgroup: "false",
 			added: handlersOf("false", "gpu", withCDI), described: true,
 		},
 		"the handler of a mode": {
@@ -159,12 +159,16 @@ func TestTheToolkitInstalls(t *testing.T) {
 			added: handlersOf("false", "nvidia", map[string]string{"containerd.default_runtime_name": "nvidia-legacy"}),
 		},
 		"ended early": {
-			variables: cdi, cgroup: "false", added: handlersOf("false", "nvidia", withCDI), described: true,
+			cdi: true, cgroup: "false", added: handlersOf("false", "nvidia", withCDI), described: true,
 			noContainerd: true,
 		},
-		"another one runs": {variables: cdi, cgroup: "false", locked: true},
+		"another one runs": {cdi: true, cgroup: "false", locked: true},
 	}
 	for name, test := range tests {
+		manifest := "container-toolkit-without-cdi"
+		if test.cdi {
+			manifest = "container-toolkit-default"
+		}
 		for kind, of := range map[string]program{
 			"NVIDIA's": {name: installer}, "the stand-in": {name: "nvidia-toolkit", standIn: standIn},
 		} {
@@ -184,7 +188,7 @@ func TestTheToolkitInstalls(t *testing.T) {
 				} else {
 					i.startContainerd()
 				}
-				p := i.command(t.Context(), append(i.variables(), test.variables...), of)
+				p := i.command(t.Context(), append(i.variables(manifest), test.variables...), of)
 				g.Expect(p.Start()).To(Succeed())
 				ended := make(chan struct{})
 				go func() { defer close(ended); _ = p.Wait() }()
@@ -242,16 +246,16 @@ func newInstalling(t *testing.T, cgroup string) *installing {
 }
 
 // variables are those that the operator sets in the container of the toolkit, with the places on this machine.
-func (i *installing) variables() []string {
-	return []string{
-		"RUNTIME=containerd", "ROOT=" + i.dir + "/" + toolkitRoot, "TOOLKIT_PID_FILE=/" + pidFile,
-		"TOOLKIT_SOURCE_ROOT=" + i.dir + "/artifacts", "RUNTIME_CONFIG=/" + mainConfig, "RUNTIME_DROP_IN_CONFIG=/" + dropIn,
-		"RUNTIME_DROP_IN_CONFIG_HOST_PATH=/" + dropIn, "RUNTIME_CONFIG_SOURCE=file",
-		"RUNTIME_SOCKET=/run/containerd/containerd.sock", "NVIDIA_VISIBLE_DEVICES=void",
-		"NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND=management.nvidia.com/gpu", "CRIO_CONFIG_MODE=config",
-		"NVIDIA_DRIVER_ROOT=/run/nvidia/driver", "DRIVER_ROOT_CTR_PATH=" + i.root, "NVIDIA_DEV_ROOT=/", "DEV_ROOT_CTR_PATH=/",
-		"GOGC=1",
-	}
+// manifest is the golden one.
+func (i *installing) variables(manifest string) []string {
+	const socket = "/run/containerd/containerd.sock"
+	return append(renderedVariables(i.t, manifest, "nvidia-container-toolkit-ctr"),
+		"ROOT="+i.dir+"/"+toolkitRoot, "TOOLKIT_PID_FILE=/"+pidFile, "TOOLKIT_SOURCE_ROOT="+i.dir+"/artifacts",
+		"RUNTIME_CONFIG=/"+mainConfig, "CONTAINERD_CONFIG=/"+mainConfig, "RUNTIME_DROP_IN_CONFIG=/"+dropIn,
+		"RUNTIME_DROP_IN_CONFIG_HOST_PATH=/"+dropIn, "RUNTIME_SOCKET="+socket, "CONTAINERD_SOCKET="+socket,
+		// gpu-node reads these from the marker.
+		"NVIDIA_DRIVER_ROOT=/run/nvidia/driver", "DRIVER_ROOT_CTR_PATH="+i.root, "NVIDIA_DEV_ROOT=/", "DEV_ROOT_CTR_PATH=/",
+		"GOGC=1")
 }
 
 func (i *installing) startContainerd() {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // pluginDir is where a machine has the sockets of the kubelet and of its device plugins.
@@ -189,20 +191,36 @@ func (s *served) end() result {
 // those that gpu-node reads from the marker.
 func rendered(t *testing.T, cdi bool, strategy string) []string {
 	t.Helper()
-	list := "envvar"
+	manifest := "device-plugin-without-cdi"
 	if cdi {
-		list = "cdi-annotations,cdi-cri"
+		manifest = "device-plugin-default"
 	}
-	variables := []string{
-		"PASS_DEVICE_SPECS=true", "FAIL_ON_INIT_ERROR=true", "DEVICE_LIST_STRATEGY=" + list, "DEVICE_ID_STRATEGY=uuid",
-		"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all", "MPS_ROOT=/run/nvidia/mps",
-	}
+	variables := renderedVariables(t, manifest, "nvidia-device-plugin")
 	if strategy != "" {
 		variables = append(variables, "MIG_STRATEGY="+strategy)
 	}
-	if cdi {
-		variables = append(variables, "CDI_ENABLED=true", "CDI_ANNOTATION_PREFIX=cdi.k8s.io/",
-			"NVIDIA_CDI_HOOK_PATH=/usr/local/nvidia/toolkit/nvidia-cdi-hook")
+	return variables
+}
+
+// renderedVariables are those of a container in a golden manifest that have a value there. A later one of the same name
+// replaces each, as in Kubernetes.
+func renderedVariables(t *testing.T, manifest, container string) []string {
+	t.Helper()
+	g := NewWithT(t)
+	content, err := os.ReadFile("../../internal/render/testdata/" + manifest + ".golden.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	var variables []string
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		var ds appsv1.DaemonSet
+		g.Expect(yaml.Unmarshal([]byte(document), &ds)).To(Succeed())
+		for _, c := range ds.Spec.Template.Spec.Containers {
+			for _, variable := range c.Env {
+				if c.Name == container && variable.ValueFrom == nil {
+					variables = append(variables, variable.Name+"="+variable.Value)
+				}
+			}
+		}
 	}
+	g.Expect(variables).NotTo(BeEmpty(), "%s of %s", container, manifest)
 	return variables
 }
