@@ -20,7 +20,12 @@ const busSocket = "/run/dbus/system_bus_socket"
 // ServeBus serves the system bus of a host with systemd on the running machine, until stop is called. A client can
 // connect; whatever it asks, the answer is its name: the machine has no services of systemd.
 func (m *Machine) ServeBus() (stop func() error, err error) {
-	path := m.Running(busSocket)
+	return ServeBus(m.Running(""))
+}
+
+// ServeBus does so below the root of a host.
+func ServeBus(root string) (stop func() error, err error) {
+	path := filepath.Join(root, busSocket)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the system bus: %w", err)
 	}

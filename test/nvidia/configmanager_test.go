@@ -4,14 +4,9 @@ package nvidia
 
 import (
 	"cmp"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +14,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -135,9 +128,9 @@ func (m *machine) manage(of program, in configured, want managed, args ...string
 	if len(args) > 0 {
 		args = append(args, "--termination-log="+message)
 	}
-	variables, watched := m.api(in.label)
+	node := withConfig(in.label)
 	// Not the signal of the manifests: the reader would ignore it where the tests run by nohup.
-	p := m.command(m.t.Context(), append(variables,
+	p := m.command(m.t.Context(), append(m.api(node), "NODE_LABEL="+labels.DevicePluginConfig,
 		fmt.Sprintf("ONESHOT=%t", in.once), fmt.Sprintf("SEND_SIGNAL=%t", !in.once), "SIGNAL=15", "PROCESS_TO_SIGNAL="+name,
 		"CONFIG_FILE_SRCDIR="+configs, "CONFIG_FILE_DST="+place, "DEFAULT_CONFIG="+in.common, "FALLBACK_STRATEGIES=empty",
 	), of, args...)
@@ -148,7 +141,7 @@ func (m *machine) manage(of program, in configured, want managed, args ...string
 	if in.once || want.Code != 0 {
 		g.Eventually(ended).WithTimeout(patience).Should(BeClosed(), p.log.String)
 	} else {
-		g.Eventually(watched).WithTimeout(patience).Should(Receive(), p.log.String)
+		g.Eventually(node.watched).WithTimeout(patience).Should(Receive(), p.log.String)
 	}
 	g.Eventually(func(g Gomega) {
 		var found managed
@@ -169,50 +162,4 @@ func (m *machine) manage(of program, in configured, want managed, args ...string
 		}
 		g.Expect(found).To(Equal(want), p.log.String)
 	}, patience, "20ms").Should(Succeed())
-}
-
-// api serves a node with this label, empty for none, to a program, and returns its variables for it. It tells when the
-// program watches the node.
-func (m *machine) api(label string) (variables []string, watched <-chan struct{}) {
-	m.t.Helper()
-	node := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-	node.Name, node.ResourceVersion = "a", "1"
-	if label != "" {
-		node.Labels = map[string]string{labels.DevicePluginConfig: label}
-	}
-	watches := make(chan struct{}, 1)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		var answer any = node
-		switch query := r.URL.Query(); {
-		case query.Has("sendInitialEvents"):
-			http.Error(w, "lists are not streamed", http.StatusBadRequest)
-			return
-		case query.Has("watch"):
-			_ = http.NewResponseController(w).Flush()
-			select {
-			case watches <- struct{}{}:
-			default:
-			}
-			<-r.Context().Done()
-			return
-		case filepath.Base(r.URL.Path) == "nodes":
-			answer = corev1.NodeList{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-				Items: []corev1.Node{node},
-			}
-		}
-		_ = json.NewEncoder(w).Encode(answer)
-	}))
-	m.t.Cleanup(server.Close)
-	const account = "run/secrets/kubernetes.io/serviceaccount/"
-	m.write(account+"token", "t")
-	m.write(account+"ca.crt",
-		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	NewWithT(m.t).Expect(err).NotTo(HaveOccurred())
-	return []string{
-		"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port, "NODE_NAME=" + node.Name,
-		"NODE_LABEL=" + labels.DevicePluginConfig,
-	}, watches
 }

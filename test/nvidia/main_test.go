@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 	if err == nil {
 		programs, err = cluster.EnsureNVIDIAPrograms(testContext(), os.Stderr, "nvidia-device-plugin",
 			"gpu-feature-discovery", "config-manager", "mps-control-daemon", "nvidia-ctk", installer, "nvidia-mig-parted",
-			dra.Program)
+			"nvidia-mig-manager", dra.Program)
 	}
 	if err == nil {
 		standIn, err = cluster.BuildNodeStandIn(testContext(), os.Stderr)

@@ -51,14 +51,28 @@ func managePartitions([]string) error {
 		return err
 	}
 	fmt.Println("the MIG manager runs")
-	chosen := ""
+	chosen, resumed := "", false
 	return eachNode(ctx, client, os.Getenv("NODE_NAME"), func(node object) error {
 		if name := node.Metadata.Labels[layoutLabel]; name != "" && name != chosen {
 			chosen = name
-			return partition(ctx, client, node.Metadata.Name, name)
+			return partition(ctx, client, node, name, &resumed)
 		}
 		return nil
 	})
+}
+
+// labelClients selects or pauses the operands that use GPUs, and a program that is none, also where they have no label.
+// Those that a user keeps off the node stay off.
+func labelClients(ctx context.Context, client *apiClient, node object, value string) error {
+	changes := map[string]string{}
+	for _, operand := range append(gpuClients, [2]string{"nvsm"}) {
+		key := deployPrefix + operand[0]
+		changes[key] = value
+		if node.Metadata.Labels[key] == "false" {
+			changes[key] = "false"
+		}
+	}
+	return label(ctx, client, node.Metadata.Name, changes)
 }
 
 // logLine prints a line as the MIG manager and nvidia-mig-parted do.
@@ -66,10 +80,17 @@ func logLine(level, message string) {
 	fmt.Printf("time=%q level=%s msg=%q\n", time.Now().UTC().Format(time.RFC3339), level, message)
 }
 
-// partition applies a layout to the GPUs. The operands that use them leave the node meanwhile.
-func partition(ctx context.Context, client *apiClient, node, name string) error {
+// partition applies a layout to the GPUs. The operands that use them leave the node meanwhile. Until they have come back
+// for a first time, they are selected with each outcome.
+func partition(ctx context.Context, client *apiClient, of object, name string, resumed *bool) error {
+	node := of.Metadata.Name
 	logLine("info", "Updating to MIG config: "+name)
 	report := func(state string) error {
+		if state != "pending" && !*resumed {
+			if err := labelClients(ctx, client, of, deployTrue); err != nil {
+				return err
+			}
+		}
 		logLine("info", "Changing the '"+layoutStateLabel+"' node label to '"+state+"'")
 		return label(ctx, client, node, map[string]string{layoutStateLabel: state})
 	}
@@ -82,7 +103,7 @@ func partition(ctx context.Context, client *apiClient, node, name string) error 
 		return cmp.Or(err, report("success"))
 	}
 	namespace := os.Getenv("POD_NAMESPACE")
-	err = errors.Join(report("pending"), relabel(ctx, client, node, gpuClients, deployTrue, deployPausedMIG))
+	err = errors.Join(report("pending"), labelClients(ctx, client, of, deployPausedMIG))
 	if err != nil {
 		return err
 	}
@@ -107,7 +128,8 @@ func partition(ctx context.Context, client *apiClient, node, name string) error 
 			return err
 		}
 	}
-	return errors.Join(relabel(ctx, client, node, gpuClients, deployPausedMIG, deployTrue), report("success"))
+	*resumed = true
+	return errors.Join(labelClients(ctx, client, of, deployTrue), report("success"))
 }
 
 // layoutNamed returns how many devices of each profile a layout makes of each GPU of the machine.
