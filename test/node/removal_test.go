@@ -24,8 +24,8 @@ const (
 
 // TestTheMachineIsAsBeforeTheStack runs the whole stack and deletes its policy: then files, sockets, mounts, processes,
 // the configuration of the container runtime and the Node's labels and taints are those of before, although the toolkit
-// ends without its signal to the container runtime. A pod of a user holds the node until the removal is forced. Then its
-// container, which the toolkit's runtime has created, keeps the programs that it needs to be stopped.
+// ends without its signal to the container runtime. A pod of a user holds the node until the removal is forced. Then
+// its container, which the toolkit's runtime has created, keeps the programs that it needs to be stopped.
 func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	cluster.SkipInSample(t)
 	b := newEnv(t)

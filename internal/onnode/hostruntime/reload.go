@@ -13,7 +13,7 @@ var (
 )
 
 // Reload makes the process that has answered read its configuration. CRI-O and Docker do so when they are told.
-// containerd ends and is started again by its supervisor, as when the toolkit tells it; its containers are not affected.
+// containerd ends and is started again by its supervisor, as when the toolkit tells it; its containers keep running.
 // nameOf returns the name of the program of a process.
 func (p Program) Reload(answer Answer, nameOf func(pid int) string) error {
 	if answer.PID == 0 {

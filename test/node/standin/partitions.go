@@ -80,8 +80,8 @@ func logLine(level, message string) {
 	fmt.Printf("time=%q level=%s msg=%q\n", time.Now().UTC().Format(time.RFC3339), level, message)
 }
 
-// partition applies a layout to the GPUs. The operands that use them leave the node meanwhile. Until they have come back
-// for a first time, they are selected with each outcome.
+// partition applies a layout to the GPUs. The operands that use them leave the node meanwhile. Until they have come
+// back for a first time, they are selected with each outcome.
 func partition(ctx context.Context, client *apiClient, of object, name string, resumed *bool) error {
 	node := of.Metadata.Name
 	logLine("info", "Updating to MIG config: "+name)
