@@ -16,8 +16,8 @@ import (
 
 func TestAHostIsAsBeforeTheStack(t *testing.T) {
 	for name, prepare := range map[string]func(*tree){
-		"with all that the stack makes":             (*tree).stack,
-		"with a part of it, as after a lost pod":    func(h *tree) { h.write("run/nvidia/validations/driver-ready", "") },
+		"with all that the stack makes":          (*tree).stack,
+		"with a part of it, as after a lost pod": func(h *tree) { h.write("run/nvidia/validations/driver-ready", "") },
 		"with a copy of the MIG manager": func(h *tree) {
 			h.write("usr/local/nvidia/mig-manager/config.yaml", "")
 		},
