@@ -190,17 +190,20 @@ test-clusters: $(GOTESTSUM) ## Run all tests on a real control plane, with a sam
 	cd test/olm && go test -v -count=1 $(TESTFLAGS) ./...
 	$(call go-test,standard-verbose,$(cluster_tests),-count=1 -p 1 -timeout=60m)
 
-# The tests of internal/controller itself drive the controllers one after another, for memory, times and lost state.
-.PHONY: test-race
-test-race: $(GOTESTSUM) ## Run concurrent units, controller suites and one end-to-end test with the race detector
+.PHONY: test-race test-race-units test-race-suites
+test-race: test-race-units test-race-suites ## Run concurrent units, controller suites and one end-to-end test with the race detector
+
+test-race-units: $(GOTESTSUM)
 	$(call go-test,standard-quiet,$(concurrent),-race -short)
+
+# Without the tests of internal/controller itself, which drive the controllers one after another, for memory, times and
+# lost state.
+test-race-suites: $(GOTESTSUM)
 	$(call go-test,standard-quiet,$$(go list $(suites) | grep -v '/internal/controller$$' | xargs),-race -count=1 -timeout=30m)
 	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestNodesBecomeReady/newest -timeout=30m)
 
-# What make test has beyond make test-unit, make test-race and make test-node.
-.PHONY: test-rest
-test-rest: left_out = \|node
-test-rest: $(GOTESTSUM) test-clusters
+.PHONY: test-controller
+test-controller: $(GOTESTSUM)
 	$(call go-test,standard-quiet,./internal/controller,-count=1)
 
 # Packages whose code is changed, one place at a time, to see whether a test fails; all places of all take many hours.
@@ -356,19 +359,23 @@ verify: ## Regenerate all generated files and fail if one changes
 	fi
 
 .PHONY: ci ci-parts
-ci: ## What CI runs: verify, lint and tests, with one in five of those that make test leaves out (TEST_SHARE=1: all)
+ci: ## What CI runs: verify, lint and tests, with one in eight of those that make test leaves out (TEST_SHARE=1: all)
 	@seed=$(or $(SEED),$$(($$(date +%s) / 86400))); again="make ci SEED=$$seed repeats what chance selects"; \
 	echo "$$again"; status=0; SEED=$$seed $(MAKE) --no-print-directory ci-parts || status=$$?; echo "$$again"; exit $$status
 
 ci-parts: RERUNS = 1
-# One in five of the tests that make test leaves out runs, so that CI ends in time. The seed selects them: in five
+# One in eight of the tests that make test leaves out runs, so that CI ends in time. The seed selects them: in eight
 # days each has run.
-ci-parts: export TEST_SHARE ?= 5
+ci-parts: export TEST_SHARE ?= 8
 # lint has vetted all packages.
 ci-parts: vet = -vet=off
-# Each of the last two on every other day.
-ci-parts: verify lint test-unit test-race test-rest test-node \
-  $(if $(filter 1,$(shell expr $(or $(SEED),1) % 2)),test-gpu-bundle,test-operand)
+# test-node is a part of its own.
+ci-parts: left_out = \|node
+# The units or the suites run with the race detector, by turns.
+odd_day  = test-race-units test-envtest test-gpu-bundle
+even_day = test-race-suites test-controller test-operand
+ci-parts: verify lint test-unit test-clusters test-node \
+  $(if $(filter 1,$(shell expr $(or $(SEED),1) % 2)),$(odd_day),$(even_day))
 
 ##@ Deploy
 
