@@ -26,8 +26,8 @@ func readersOfPluginConfig(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
 	return found
 }
 
-// The process is found by its exact argv[0], and only in the same PID namespace. If none is found, the new configuration
-// is not read.
+// The process is found by its exact argv[0], and only in the same PID namespace. If none is found, the new
+// configuration is not read.
 func TestConfigManagerFindsTheProcessThatItSignals(t *testing.T) {
 	for name, ds := range readersOfPluginConfig(t) {
 		t.Run(string(name), func(t *testing.T) {

@@ -178,8 +178,8 @@ func (s *scope) recordPluginConfig(annotationChanges map[string]*string) {
 }
 
 // replaceReaders replaces the pods of the node that read a configuration whose content has changed since, which
-// gpu-node configure does not notice, and no pods of other nodes. A configuration with which the device plugin would not
-// start replaces none that works.
+// gpu-node configure does not notice, and no pods of other nodes. A configuration with which the device plugin would
+// not start replaces none that works.
 //
 // The annotation is written last: if the operator ends before, it replaces the pods again.
 func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {

@@ -60,14 +60,14 @@ func newRereadEnv(t *testing.T, maxUnavailable string) *rereadEnv {
 	return e
 }
 
-// configure publishes a Basis with this content of the configuration, and with further keys.
-func (e *rereadEnv) configure(digest string, more ...string) {
+// configure publishes a Basis with this content of the configuration.
+func (e *rereadEnv) configure(digest string) {
 	e.t.Helper()
 	in := operand.Input{
 		Spec: effective.Of(e.spec), Namespace: "gpu-operator", OperatorImage: "example.com/gpu-operator:v1",
 		Contents: map[operand.Reference]operand.Content{
 			{Kind: operand.ConfigMap, Name: "plugin"}: {
-				Digest: digest, Keys: append([]string{"all"}, more...), KeyDigests: map[string]string{"all": digest},
+				Digest: digest, Keys: []string{"all"}, KeyDigests: map[string]string{"all": digest},
 			},
 		},
 	}

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/hostruntime"
 )
@@ -95,31 +95,31 @@ func answerCRI(w http.ResponseWriter, config []byte) {
 // as systemd does for Docker. ended is closed once it has ended. What it makes lasts until the test ends.
 func Start(t *testing.T, program hostruntime.Program, socket, config string) (pid int, ended <-chan struct{}) {
 	t.Helper()
-	g := NewWithT(t)
+	g := gomega.NewWithT(t)
 	self, err := os.Executable()
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
 	// The kernel names a process after the path by which its program was started.
 	named := filepath.Join(t.TempDir(), string(program))
-	g.Expect(os.Symlink(self, named)).To(Succeed())
+	g.Expect(os.Symlink(self, named)).To(gomega.Succeed())
 	// The path of a socket is limited to some 100 characters.
 	dir, err := os.Open(filepath.Dir(socket))
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
 	short := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket))
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
 	listening, err := listener.File()
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
 	process := exec.CommandContext(t.Context(), named)
 	process.Env = append(os.Environ(), configVariable+"="+config)
 	loaded, loads, err := os.Pipe()
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
 	defer loaded.Close()
 	process.ExtraFiles = []*os.File{listening, loads}
 	process.Stderr = os.Stderr
-	g.Expect(process.Start()).To(Succeed())
-	g.Expect(listening.Close()).To(Succeed())
-	g.Expect(loads.Close()).To(Succeed())
-	g.Expect(io.ReadAll(loaded)).To(BeEmpty())
+	g.Expect(process.Start()).To(gomega.Succeed())
+	g.Expect(listening.Close()).To(gomega.Succeed())
+	g.Expect(loads.Close()).To(gomega.Succeed())
+	g.Expect(io.ReadAll(loaded)).To(gomega.BeEmpty())
 	end := make(chan struct{})
 	go func() {
 		defer close(end)
