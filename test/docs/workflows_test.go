@@ -31,10 +31,8 @@ type workflow struct {
 	} `json:"jobs"`
 }
 
-// pinnedAction matches an action at a commit, one of GitHub itself at a major version, and a workflow of the
-// repository.
-var pinnedAction = regexp.MustCompile(
-	`^([\w.-]+/[\w./-]+@[0-9a-f]{40}|actions/[\w-]+@v\d+|\./\.github/workflows/[\w-]+\.yml)$`)
+// pinnedAction matches an action at a commit and a workflow of the repository.
+var pinnedAction = regexp.MustCompile(`^([\w.-]+/[\w./-]+@[0-9a-f]{40}|\./\.github/workflows/[\w-]+\.yml)$`)
 
 // problemsOf returns what is wrong with a workflow: write access for all its jobs, actions that others could replace,
 // and commands of make that do not exist.
@@ -89,6 +87,6 @@ func TestUnsoundWorkflowsAreFound(t *testing.T) {
 		`{uses: "actions/checkout@v4"}, {run: make nothing}], strategy: {matrix: {include: [{run: make never}]}}}}}`), &w)).
 		To(Succeed())
 	g.Expect(problemsOf(w, targetsOf("build:\n", ""))).To(ConsistOf("all jobs may write contents",
-		"a/b@v1 is not pinned", ContainSubstring("nothing"), ContainSubstring("never")))
+		"a/b@v1 is not pinned", "actions/checkout@v4 is not pinned", ContainSubstring("nothing"), ContainSubstring("never")))
 	g.Expect(problemsOf(workflow{}, nil)).To(ConsistOf("permissions are not limited"))
 }
