@@ -344,11 +344,14 @@ worktree = rm -f $(cache)/verify.index && GIT_INDEX_FILE=$(cache)/verify.index g
 	&& GIT_INDEX_FILE=$(cache)/verify.index git write-tree
 
 .PHONY: verify
-verify: ## Regenerate all generated files and fail if one changes
+verify: ## Regenerate all generated files and fail if one changes; check that the campaign's bugs apply
 	@unformatted=$$(gofmt -l $(go_files)); \
 	if [ -n "$$unformatted" ]; then printf 'Files are not formatted; run make fmt:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@for dir in $(modules); do \
 	  (cd "$$dir" && go mod tidy -diff) || { echo "$$dir/go.mod or go.sum is not tidy; run go mod tidy in $$dir" >&2; exit 1; }; \
+	done
+	@for bug in test/campaign/bugs/*.patch; do \
+	  git apply --check "$$bug" || { echo "update $$bug with the source: the campaign seeds this bug" >&2; exit 1; }; \
 	done
 	@mkdir -p $(cache); before=$$($(worktree)); \
 	$(MAKE) --no-print-directory generate manifests docs dashboards chart bundle golden; \

@@ -5,8 +5,10 @@ package nvidia
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -73,6 +75,35 @@ func available() error {
 	return nil
 }
 
+// addToRoot shows a folder of a machine, if it has it, in the root of the file system, where this computer has none.
+func addToRoot(dir, folder string) error {
+	if _, err := os.Stat(filepath.Join(dir, folder)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return err
+	}
+	root := filepath.Join(dir, "root")
+	show := func(from, name string) error {
+		to := filepath.Join(root, name)
+		return errors.Join(os.MkdirAll(to, 0o755), unix.Mount(filepath.Join(from, name), to, "", unix.MS_BIND|unix.MS_REC, ""))
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		switch path := filepath.Join("/", entry.Name()); entry.Type() {
+		case fs.ModeDir:
+			err = errors.Join(err, show("/", entry.Name()))
+		case fs.ModeSymlink:
+			target, readErr := os.Readlink(path)
+			err = errors.Join(err, readErr, os.Symlink(target, filepath.Join(root, entry.Name())))
+		}
+	}
+	return errors.Join(err, show(dir, folder), unix.Chroot(root), os.Chdir("/"))
+}
+
 // enter mounts the files of a machine over those of this computer, for this process alone, and becomes a program.
 func enter(dir, path string, command []string) error {
 	if err := unix.Mount("/proc", dir+kernelProc, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -82,6 +113,9 @@ func enter(dir, path string, command []string) error {
 		if err := unix.Mount(dir+place, target, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("show %s of the machine: %w", target, err)
 		}
+	}
+	if err := addToRoot(dir, "mps"); err != nil {
+		return fmt.Errorf("show /mps of the machine: %w", err)
 	}
 	if err := os.Unsetenv(machineVariable); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (s *pluginServer) allocate(ids []string) *api.ContainerAllocateResponse {
 		"NVIDIA_GDRCOPY": "enabled", "NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled",
 	}}
 	if s.sharing.strategy == sharingMPS {
-		addMPS(answer, s.resource)
+		addMPS(answer, s.sharing.advertised(s.resource))
 	}
 	ways := strings.Split(cmp.Or(os.Getenv("DEVICE_LIST_STRATEGY"), byVariable), ",")
 	s.addCDI(answer, ways, given)

@@ -112,7 +112,8 @@ func startControl() (stop func() error, err error) {
 	}
 	if shared.strategy != sharingMPS {
 		fmt.Println("no devices are configured for MPS sharing; waiting")
-		return nothing, nil
+		// All that the configuration asks for has been started.
+		return notReadyNow, os.WriteFile(mpsReady, nil, 0o644)
 	}
 	cut, err := layout()
 	if err != nil || len(cut) > 0 {
@@ -121,7 +122,8 @@ func startControl() (stop func() error, err error) {
 	if err := write(computeModeFile, computeExclusive); err != nil {
 		return nothing, fmt.Errorf("set the compute mode: %w", err)
 	}
-	dir := mpsDir(mpsRoot, gpuResource)
+	resource := shared.advertised(gpuResource)
+	dir := mpsDir(mpsRoot, resource)
 	control, err := serveControl(filepath.Join(dir, "pipe"), filepath.Join(dir, "log"))
 	if err != nil {
 		return nothing, err
@@ -131,11 +133,19 @@ func startControl() (stop func() error, err error) {
 	if err := errors.Join(os.WriteFile(started, nil, 0o644), os.WriteFile(mpsReady, nil, 0o644)); err != nil {
 		return control.end, err
 	}
-	fmt.Println("the daemon of MPS serves " + gpuResource)
+	fmt.Println("the daemon of MPS serves " + resource)
 	return func() error {
-			return errors.Join(os.Remove(mpsReady), control.end(), os.Remove(started), write(computeModeFile, computeDefault))
+			return errors.Join(notReadyNow(), control.end(), os.Remove(started), write(computeModeFile, computeDefault))
 		},
 		nil
+}
+
+// notReadyNow is called before daemons are stopped.
+func notReadyNow() error {
+	if err := os.Remove(mpsReady); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // ask sends a command to the control daemon whose pipes are in a directory, and returns its answer and the connection,

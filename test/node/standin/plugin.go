@@ -123,7 +123,7 @@ func servePlugin() (stop func(), err error) {
 	}
 	for _, resource := range resources {
 		if shared.strategy == sharingMPS {
-			if err := checkDaemon(resource.name); err != nil {
+			if err := checkDaemon(shared.advertised(resource.name)); err != nil {
 				return stop, notReady{err}
 			}
 		}
