@@ -87,7 +87,8 @@ func addToRoot(dir, folder string) error {
 	root := filepath.Join(dir, "root")
 	show := func(from, name string) error {
 		to := filepath.Join(root, name)
-		return errors.Join(os.MkdirAll(to, 0o755), unix.Mount(filepath.Join(from, name), to, "", unix.MS_BIND|unix.MS_REC, ""))
+		return errors.Join(os.MkdirAll(to, 0o755),
+			unix.Mount(filepath.Join(from, name), to, "", unix.MS_BIND|unix.MS_REC, ""))
 	}
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err

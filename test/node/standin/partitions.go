@@ -117,7 +117,15 @@ func partition(ctx context.Context, client *apiClient, of object, name string, r
 	if err := write(layoutFile, string(content)); err != nil {
 		return fmt.Errorf("cut the GPUs: %w", err)
 	}
-	// The validation was of other devices.
+	if err := deleteValidators(ctx, client, namespace, node); err != nil {
+		return err
+	}
+	*resumed = true
+	return errors.Join(labelClients(ctx, client, of, deployTrue), report("success"))
+}
+
+// deleteValidators deletes the pods that have validated other devices.
+func deleteValidators(ctx context.Context, client *apiClient, namespace, node string) error {
 	validators, err := podsOf(ctx, client, namespace, node, "nvidia-operator-validator")
 	if err != nil {
 		return err
@@ -128,8 +136,7 @@ func partition(ctx context.Context, client *apiClient, of object, name string, r
 			return err
 		}
 	}
-	*resumed = true
-	return errors.Join(labelClients(ctx, client, of, deployTrue), report("success"))
+	return nil
 }
 
 // layoutNamed returns how many devices of each profile a layout makes of each GPU of the machine.
