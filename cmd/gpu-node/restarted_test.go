@@ -5,9 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 // The toolkit is ready once the container runtime has restarted: after gpu-node has started the toolkit, and within
@@ -42,6 +45,33 @@ func TestTheProbeOfTheToolkit(t *testing.T) {
 	code, output := probe("--patience=1ns")
 	g.Expect(code).To(Equal(0), "a runtime that needs no restart: %s", output)
 	g.Expect(pod.command(t, "wait", "--for=runtime", "--timeout=10s").Run()).To(Succeed(), "the marker can be trusted")
+}
+
+// The toolkit would end where it takes itself for the container runtime, and its container would be restarted.
+func TestAToolkitDoesNotHangUpItself(t *testing.T) {
+	if os.Geteuid() != 0 {
+		needs.Unmet(t, needs.Root, "sets a filter of system calls")
+	}
+	pod, started := newPod(t), filepath.Join(t.TempDir(), "started")
+	pod.put(t, "driver-ready", "")
+	for _, test := range []struct {
+		script, want string
+		flags        []string
+	}{
+		{"kill -HUP 0", "", []string{"--started-file=" + started}},
+		{"kill -HUP $$", "sent\n", []string{"--started-file=" + started}},
+		{"kill -CONT 0", "sent\n", []string{"--started-file=" + started}},
+		{"kill -HUP 0", "sent\n", nil},
+	} {
+		g := NewWithT(t)
+		command := pod.command(t, append(append([]string{"exec"}, test.flags...), "--",
+			"sh", "-c", "trap '' HUP; "+test.script+" && echo sent; true")...)
+		// The signal is for no other process.
+		command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := command.Output()
+		g.Expect(err).NotTo(HaveOccurred(), "%s", out)
+		g.Expect(string(out)).To(Equal(test.want), test.script)
+	}
 }
 
 func TestAStartThatCannotBeWritten(t *testing.T) {

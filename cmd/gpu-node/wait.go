@@ -99,7 +99,8 @@ of --env-from-marker and --env-if-module do not.`,
 	flags.StringVar(&execution.sources, "driver-sources", labels.DriverSources,
 		"directory in the driver's root that --driver-container also waits for")
 	flags.StringVar(&execution.startedFile, startedFileFlag, "",
-		"file to which the start of the command is written, for gpu-node "+labels.RestartedCommand)
+		"file to which the start of the command is written, for gpu-node "+labels.RestartedCommand+
+			"; the command cannot signal SIGHUP to its own process group")
 	command.MarkFlagsMutuallyExclusive("marker", "driver-container")
 	return command
 }

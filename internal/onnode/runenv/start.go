@@ -18,7 +18,8 @@ type Start struct {
 	FromMarker, FromModules []Rule
 	// SysRoot is the directory of sysfs.
 	SysRoot string
-	// StartedFile gets the time of the start, for restart.Noted; empty for none.
+	// StartedFile gets the time of the start, for restart.Noted; empty for none. The command then restarts the container
+	// runtime, and gets an error where it signals SIGHUP to its own process group instead.
 	StartedFile string
 }
 
@@ -42,6 +43,7 @@ func (s Start) Run(ctx context.Context, found []marker.Assignment) error {
 		if err := restart.Note(s.StartedFile); err != nil {
 			return fmt.Errorf("write the start of %s: %w", s.Argv[0], err)
 		}
+		denyOwnHangup()
 	}
 	return Replace(s.Argv, env)
 }
