@@ -62,6 +62,12 @@ func (b *env) checkMPS() {
 	b.endClients()
 	b.share("shared no more", nil, 1, mpsWithin)
 	b.Expect(b.containers(configured...)).To(Equal(before), "no other container is restarted")
+	b.awaitWithoutMPS()
+}
+
+// awaitWithoutMPS waits until the daemon is gone and has left the GPUs as they were.
+func (b *env) awaitWithoutMPS() {
+	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.podsOf(namespace, daemonApp)).To(BeEmpty())
 		g.Expect(b.computeMode()).To(Equal("DEFAULT"))

@@ -117,6 +117,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 		{"the kubelet allocates the GPUs", (*env).checkAllocation},
 		{"labels", (*env).checkDiscovered},
 		{"shared by a ConfigMap, and under another name", (*env).checkProgramsSharing},
+		{"chosen by the node's label", (*env).checkChosen},
 		{"a GPU with an error", (*env).checkEvent},
 		{"another version of the toolkit", (*env).checkToolkitUpgrade},
 		{"shared by MPS", (*env).checkProgramsMPS},

@@ -24,6 +24,7 @@ const (
 	strategyLabel = "nvidia.com/mig.strategy"
 	sliceLabel    = "nvidia.com/gpu.slices.gi"
 	profileLabel  = "nvidia.com/mig-3g.40gb.count"
+	replicasLabel = "nvidia.com/gpu.replicas"
 )
 
 // nvsmLabel selects the nodes of a program that is no operand.

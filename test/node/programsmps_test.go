@@ -33,10 +33,7 @@ func (b *env) checkProgramsMPS() {
 	b.endClients()
 	b.share("shared no more", nil, 1, mpsWithin)
 	b.Expect(b.containers(configured...)).To(Equal(before), "no other container is restarted")
-	b.Eventually(func(g Gomega) {
-		g.Expect(b.podsOf(namespace, daemonApp)).To(BeEmpty())
-		g.Expect(b.computeMode()).To(Equal("DEFAULT"))
-	}, "1m", "100ms").Should(Succeed(), b.describe)
+	b.awaitWithoutMPS()
 }
 
 // processRoot returns where this computer has the root of a process.
