@@ -21,6 +21,7 @@ import (
 type description struct {
 	Name, Root, Binaries, Cgroup string
 	GPUs                         int
+	Device                       string
 	HostDriver                   *HostDriver
 	// Joined is set once the process is in its cgroup.
 	Joined bool

@@ -35,7 +35,7 @@ func TestNVIDIAsDRADriver(t *testing.T) {
 	defer b.logsIfFailed()
 	b.loadNVIDIA()
 	b.loadProgramDriver(playedDriver)
-	b.showGPUs()
+	b.showGPUs("h100")
 	b.deployOperator(privileged)
 	b.installDRADriver()
 	begin := time.Now()

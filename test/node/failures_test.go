@@ -273,17 +273,19 @@ func (b *env) awaitRestarts(p target, count int32) {
 // awaitWork waits until the target prints that it works, if it does so.
 func (b *env) awaitWork(p target) {
 	b.t.Helper()
-	b.Eventually(func(g Gomega) {
-		pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + p.app})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(pods.Items).To(HaveLen(1))
-		log, err := b.client.CoreV1().
-			Pods(namespace).
-			GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{Container: p.container}).
-			DoRaw(b.t.Context())
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(log)).To(ContainSubstring(p.works))
-	}, "30s", "200ms").Should(Succeed(), b.describe)
+	b.Eventually(func(g Gomega) { g.Expect(b.log(g, p)).To(ContainSubstring(p.works)) }, "30s", "200ms").
+		Should(Succeed(), b.describe)
+}
+
+// log returns what the target's container has printed since it was last started.
+func (b *env) log(g Gomega, p target) string {
+	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + p.app})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pods.Items).To(HaveLen(1))
+	log, err := b.client.CoreV1().Pods(namespace).
+		GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{Container: p.container}).DoRaw(b.t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	return string(log)
 }
 
 // awaitHealthy waits until the policy and each pod of the operands are ready.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +27,7 @@ const (
 
 // shown are the files and folders that replace the kernel's in every container. They are new at each boot, when no
 // driver is loaded. A driver that is loaded writes to them.
-func shown(gpus int) map[string]string {
+func shown(gpus int, pciDevice string) map[string]string {
 	files := map[string]string{
 		"/proc/devices": "Character devices:\n  1 mem\n\nBlock devices:\n",
 		bootIDFile:      newID() + "\n",
@@ -34,12 +35,12 @@ func shown(gpus int) map[string]string {
 	}
 	for i := range gpus {
 		device := fmt.Sprintf("/sys/bus/pci/devices/0000:%02x:00.0/", pciAddress+i)
-		files[device+"vendor"], files[device+"device"], files[device+"class"] = "0x10de\n", "0x2330\n", "0x030200\n"
+		files[device+"vendor"], files[device+"device"], files[device+"class"] = "0x10de\n", "0x"+pciDevice+"\n", "0x030200\n"
 		files[device+"subsystem_vendor"], files[device+"subsystem_device"] = "0x10de\n", "0x16c1\n"
 		// Without capabilities, such as that of a GPU of a virtual machine.
 		files[device+"config"] = string(make([]byte, 256))
 		files[device+"numa_node"], files[device+"resource"] = "-1\n", "0x0 0x0 0x0\n"
-		files[device+"uevent"] = "PCI_CLASS=30200\nPCI_ID=10DE:2330\n"
+		files[device+"uevent"] = "PCI_CLASS=30200\nPCI_ID=10DE:" + strings.ToUpper(pciDevice) + "\n"
 	}
 	return files
 }
@@ -58,7 +59,7 @@ func (d description) showHardware() error {
 			return err
 		}
 	}
-	for path, content := range shown(d.GPUs) {
+	for path, content := range shown(d.GPUs, d.Device) {
 		file := filepath.Join(hidden, path)
 		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644))
 		if err != nil {

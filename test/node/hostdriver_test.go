@@ -43,7 +43,7 @@ func TestAHostDriver(t *testing.T) {
 	s := &hostScene{env: &env{WithT: NewWithT(t), t: t}, result: hostResult{Output: map[string]string{}}}
 	driver := s.driver()
 	s.time("control plane, container runtime and node", func() {
-		s.env = newEnvWith(t, cluster.Options{RealNodes: true}, driver)
+		s.env = newEnvWith(t, cluster.Options{RealNodes: true}, node.Options{HostDriver: driver})
 	})
 	defer func() { s.logsIfFailed() }()
 	s.time("images", s.loadImages)
@@ -210,7 +210,7 @@ func (s *hostScene) loadImages() {
 	}
 	s.Expect(s.machine.InstallContainerd()).To(Succeed())
 	if s.result.Played {
-		s.showGPUs()
+		s.showGPUs("h100")
 	}
 }
 

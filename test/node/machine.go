@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -44,8 +45,9 @@ type Options struct {
 	StandIn string
 	// Kubeconfig is the kubelet's.
 	Kubeconfig string
-	// GPUs is the number of the machine's GPUs.
-	GPUs int
+	// GPUs is the number of the machine's GPUs, and Device the PCI device that they are; empty for an H100.
+	GPUs   int
+	Device string
 	// HostDriver is the driver of the machine's own system; nil if it has none.
 	HostDriver *HostDriver
 }
@@ -149,7 +151,7 @@ func (m *Machine) start() error {
 	}
 	described, err := json.Marshal(description{
 		Name: m.options.Name, Root: filepath.Join(m.dir, "root"), Binaries: m.options.Binaries,
-		Cgroup: m.cgroup, GPUs: m.options.GPUs, HostDriver: m.options.HostDriver,
+		Cgroup: m.cgroup, GPUs: m.options.GPUs, Device: cmp.Or(m.options.Device, "2330"), HostDriver: m.options.HostDriver,
 	})
 	if err != nil {
 		return err

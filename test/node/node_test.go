@@ -29,16 +29,18 @@ type env struct {
 	t       *testing.T
 	cluster *cluster.Cluster
 	machine *node.Machine
-	client  kubernetes.Interface
+	// services are those of the pods, which reach the API server by one of them.
+	services *node.Services
+	client   kubernetes.Interface
 }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	return newEnvWith(t, cluster.Options{}, nil)
+	return newEnvWith(t, cluster.Options{}, node.Options{})
 }
 
-// newEnvWith is newEnv with options of the control plane, and with a driver of the node's own system.
-func newEnvWith(t *testing.T, options cluster.Options, driver *node.HostDriver) *env {
+// newEnvWith is newEnv with options of the control plane, and with the node's GPUs and the driver of its own system.
+func newEnvWith(t *testing.T, options cluster.Options, hardware node.Options) *env {
 	t.Helper()
 	b := &env{WithT: NewWithT(t), t: t}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -51,11 +53,11 @@ func newEnvWith(t *testing.T, options cluster.Options, driver *node.HostDriver) 
 	t.Cleanup(func() { b.Expect(b.cluster.Stop()).To(Succeed()) })
 	b.client, err = kubernetes.NewForConfig(b.cluster.Config)
 	b.Expect(err).NotTo(HaveOccurred())
-	_, err = node.StartServices(t.Context(), b.cluster.SimulatorConfig)
+	b.services, err = node.StartServices(t.Context(), b.cluster.SimulatorConfig)
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Logf("the control plane was up after %s", since(begin))
 	of := machineOptions(t, b.cluster)
-	of.HostDriver = driver
+	of.Device, of.HostDriver = hardware.Device, hardware.HostDriver
 	b.machine, err = node.New(of)
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {

@@ -5,6 +5,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,29 +52,30 @@ func (b *env) loadPrograms() {
 		b.load(image)
 	}
 	b.Expect(b.machine.InstallContainerd()).To(Succeed())
-	b.showGPUs()
 }
 
-// showGPUs lets the driver's libraries show the GPUs of the machine, with MIG and without faults.
-func (b *env) showGPUs() {
+// showGPUs lets the driver's libraries show the GPUs of the machine, of this model and without faults.
+func (b *env) showGPUs(model string) {
 	b.t.Helper()
 	for name, content := range map[string]string{
-		fakegpu.GPUs: strings.Repeat("gpu ", gpus), fakegpu.Model: "h100", fakegpu.NVML: "", fakegpu.Events: "",
+		fakegpu.GPUs: strings.Repeat("gpu ", gpus), fakegpu.Model: model, fakegpu.NVML: "", fakegpu.Events: "",
 		fakegpu.State: driverState,
 	} {
 		b.Expect(b.machine.ShowDriverFile(name, content)).To(Succeed())
 	}
 }
 
-// newPrograms returns a real node with NVIDIA's programs and the operator, before there is a policy.
-func newPrograms(t *testing.T) *env {
+// newPrograms returns a real node with NVIDIA's programs and the operator, before there is a policy. Its GPUs are of the
+// model h100, which has MIG, or t4.
+func newPrograms(t *testing.T, model string) *env {
 	t.Helper()
-	b := newEnv(t)
+	b := newEnvWith(t, cluster.Options{}, node.Options{Device: map[string]string{"h100": "2330", "t4": "1eb8"}[model]})
 	// Without it the MIG manager changes nothing.
 	stop, err := b.machine.ServeBus()
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { b.Expect(stop()).To(Succeed()) })
 	b.loadPrograms()
+	b.showGPUs(model)
 	b.deployOperator(privileged)
 	return b
 }
@@ -103,7 +105,7 @@ func (b *env) logsIfFailed() {
 // GPU Feature Discovery, MPS daemon and MIG manager. Only the driver is played, and of MPS the closed
 // program nvidia-cuda-mps-control.
 func TestNVIDIAsPrograms(t *testing.T) {
-	b := newPrograms(t)
+	b := newPrograms(t, "h100")
 	defer b.logsIfFailed()
 	before := b.awaitSnapshot()
 	config := b.readRuntimeConfig()
@@ -132,18 +134,46 @@ func TestNVIDIAsPrograms(t *testing.T) {
 }
 
 // checkDiscovered waits for the labels of GPU Feature Discovery, whose values are the driver's.
-func (b *env) checkDiscovered() {
+func (b *env) checkDiscovered() { b.expectDiscovered(nil) }
+
+// expectDiscovered waits for the labels of whole H100 GPUs, with these changes.
+func (b *env) expectDiscovered(changes map[string]string) {
+	b.t.Helper()
+	wanted := map[string]string{
+		"gpu.product": "NVIDIA-H100-80GB-HBM3", "gpu.count": fmt.Sprint(gpus), "gpu.replicas": "1",
+		"gpu.memory": "81559", "gpu.family": "hopper", "gpu.compute.major": "9", "gpu.compute.minor": "0",
+		"gpu.mode": "compute", "gpu.sharing-strategy": "none", "mig.capable": "true", "mps.capable": "false",
+		"cuda.driver-version.full": playedDriver, "vgpu.present": "false",
+	}
+	maps.Copy(wanted, changes)
 	b.Eventually(func(g Gomega) {
 		labels := b.node(g).Labels
-		for key, value := range map[string]string{
-			"gpu.product": "NVIDIA-H100-80GB-HBM3", "gpu.count": fmt.Sprint(gpus), "gpu.replicas": "1",
-			"gpu.memory": "81559", "gpu.family": "hopper", "gpu.compute.major": "9", "gpu.compute.minor": "0",
-			"gpu.mode": "compute", "gpu.sharing-strategy": "none", "mig.capable": "true", "mps.capable": "false",
-			"cuda.driver-version.full": playedDriver, "vgpu.present": "false",
-		} {
+		for key, value := range wanted {
 			g.Expect(labels).To(HaveKeyWithValue("nvidia.com/"+key, value))
 		}
 	}, "1m", "100ms").Should(Succeed(), b.describe)
+}
+
+// checkWithoutMIG shares GPUs without MIG: a strategy and a layout of MIG have no effect, and no program for MIG is
+// installed.
+func (b *env) checkWithoutMIG() {
+	b.selectStrategy("single")
+	b.label(layoutLabel, "all-1g.10gb")
+	labels := map[string]string{
+		"gpu.product": "Tesla-T4", "gpu.memory": "15360", "gpu.family": "turing", "gpu.compute.major": "7",
+		"gpu.compute.minor": "5", "mig.capable": "false", "mig.strategy": "single",
+	}
+	b.expectDiscovered(labels)
+	b.share("GPUs without MIG", map[string]any{"timeSlicing": map[string]any{"replicas": 2}}, 2, time.Minute)
+	maps.Copy(labels, map[string]string{
+		"gpu.product": "Tesla-T4-SHARED", "gpu.replicas": "2", "gpu.sharing-strategy": "time-slicing",
+	})
+	b.expectDiscovered(labels)
+	b.Expect(b.podsOf(namespace, partitions.app)).To(BeEmpty())
+	b.Expect(b.node(b).Labels).NotTo(HaveKey(layoutStateLabel))
+	b.Expect(b.gpuReady(b)).To(And(HaveField("Status", corev1.ConditionTrue),
+		HaveField("Message", ContainSubstring("its GPUs do not support MIG"))))
+	b.patchLabel(layoutLabel, "null")
 }
 
 // checkProgramsSharing shares the GPUs by a ConfigMap, then under another name, and no more.
@@ -259,22 +289,23 @@ func (b *env) readRuntimeConfig() string {
 	return string(text)
 }
 
-// TestNVIDIAsProgramsInject runs the programs in each of the other ways in which GPUs come into containers.
+// TestNVIDIAsProgramsInject runs the programs in each of the other ways in which GPUs come into containers, one of them
+// on GPUs without MIG.
 func TestNVIDIAsProgramsInject(t *testing.T) {
 	for _, mode := range []struct {
-		name string
-		spec v1.CDISpec
+		name, model string
+		spec        v1.CDISpec
 		// nfd lets Node Feature Discovery label the node at first, in place of node discovery.
 		nfd bool
 	}{
-		{"by an NRI plugin", v1.CDISpec{Enabled: new(true), NRIPluginEnabled: new(true)}, false},
-		{"by the runtime, without CDI", v1.CDISpec{Enabled: new(false)}, true},
+		{"by an NRI plugin", "t4", v1.CDISpec{Enabled: new(true), NRIPluginEnabled: new(true)}, false},
+		{"by the runtime, without CDI", "h100", v1.CDISpec{Enabled: new(false)}, true},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			if mode.nfd {
 				cluster.SkipInSample(t)
 			}
-			b := newPrograms(t)
+			b := newPrograms(t, mode.model)
 			defer b.logsIfFailed()
 			begin := time.Now()
 			policy := programsPolicy()
@@ -288,6 +319,9 @@ func TestNVIDIAsProgramsInject(t *testing.T) {
 			b.awaitReady()
 			b.logBreakdown(begin)
 			b.checkAllocation()
+			if mode.model == "t4" {
+				runParts(b.run, []part[*env]{{"GPUs without MIG", (*env).checkWithoutMIG}})
+			}
 			if mode.nfd {
 				runParts(b.run, []part[*env]{
 					{"Node Feature Discovery in place of node discovery", (*env).checkReplacesDiscovery},

@@ -100,15 +100,8 @@ func (b *env) checkChosen() {
 // a GPU, empty for one that does not.
 func (b *env) read(reader target) []string {
 	b.t.Helper()
-	pods := b.client.CoreV1().Pods(namespace)
-	list, err := pods.List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + reader.app})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(list.Items).To(HaveLen(1))
-	log, err := pods.GetLogs(list.Items[0].Name,
-		&corev1.PodLogOptions{Container: reader.container}).DoRaw(b.t.Context())
-	b.Expect(err).NotTo(HaveOccurred())
 	var found []string
-	for _, config := range strings.Split(string(log), "Running with config:")[1:] {
+	for _, config := range strings.Split(b.log(b, reader), "Running with config:")[1:] {
 		_, after, _ := strings.Cut(config, `"replicas": `)
 		replicas, _, _ := strings.Cut(after, "\n")
 		found = append(found, replicas)
@@ -135,9 +128,9 @@ func (b *env) followers() []int {
 	})
 }
 
-// killFollowers kills the processes that follow the node's label, also while the API server does not answer, and waits
-// until the kubelet has restarted them: the configuration stays linked.
-func (b *env) killFollowers(frozen bool) {
+// killFollowers kills the processes that follow the node's label, also while they cannot reach the API server, and waits
+// until the kubelet has restarted them and they have called it: the configuration stays linked.
+func (b *env) killFollowers(unreachable bool) {
 	b.t.Helper()
 	links := func() (linked []string) {
 		const pattern = "/var/lib/kubelet/pods/*/volumes/kubernetes.io~empty-dir/config/config.yaml"
@@ -153,10 +146,8 @@ func (b *env) killFollowers(frozen bool) {
 	before, linked := b.followers(), links()
 	b.Expect(before).To(HaveLen(2))
 	b.Expect(linked).To(HaveLen(2))
-	if frozen {
-		b.Expect(b.cluster.FreezeAPIServer()).To(Succeed())
-		defer func() { b.Expect(b.cluster.ThawAPIServer()).To(Succeed()) }()
-	}
+	b.services.Refuse(unreachable)
+	defer b.services.Refuse(false)
 	for _, pid := range before {
 		b.Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 	}
@@ -165,15 +156,15 @@ func (b *env) killFollowers(frozen bool) {
 		g.Expect(now).To(HaveLen(len(before)))
 		for _, pid := range now {
 			g.Expect(before).NotTo(ContainElement(pid))
-			// They call the API server.
-			open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(open).To(ContainElement(WithTransform(func(path string) string {
-				to, _ := os.Readlink(path)
-				return to
-			}, HavePrefix("socket:"))))
 		}
-	}, "1m", "50ms").Should(Succeed())
+		for _, reader := range []target{devicePlugin, discovery} {
+			reader.container = "config-manager"
+			g.Expect(b.container(g, reader).State.Running).NotTo(BeNil())
+			if unreachable {
+				g.Expect(b.log(g, reader)).To(ContainSubstring("the Node cannot be watched"))
+			}
+		}
+	}, "1m", "100ms").Should(Succeed(), b.describe)
 	b.Expect(links()).To(Equal(linked))
 }
 

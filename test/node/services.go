@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,7 +30,11 @@ type Services struct {
 	slices    listers.EndpointSliceLister
 	lock      sync.Mutex
 	listeners map[netip.AddrPort]net.Listener
+	refused   atomic.Bool
 }
+
+// Refuse ends each new connection to a Service, or no more, as if no endpoint answered. Those that exist stay.
+func (s *Services) Refuse(all bool) { s.refused.Store(all) }
 
 // StartServices serves the Services of a cluster until the context ends.
 func StartServices(ctx context.Context, cfg *rest.Config) (*Services, error) {
@@ -131,6 +136,9 @@ func (s *Services) serve(listener net.Listener, port servicePort) {
 // pass connects a client with the first endpoint that answers; without one, the client's connection ends.
 func (s *Services) pass(caller net.Conn, port servicePort) {
 	defer func() { _ = caller.Close() }()
+	if s.refused.Load() {
+		return
+	}
 	for _, endpoint := range s.endpoints(port) {
 		connection, err := net.Dial("tcp", endpoint)
 		if err != nil {
