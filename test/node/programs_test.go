@@ -65,8 +65,8 @@ func (b *env) showGPUs(model string) {
 	}
 }
 
-// newPrograms returns a real node with NVIDIA's programs and the operator, before there is a policy. Its GPUs are of the
-// model h100, which has MIG, or t4.
+// newPrograms returns a real node with NVIDIA's programs and the operator, before there is a policy. Its GPUs are of
+// the model h100, which has MIG, or t4.
 func newPrograms(t *testing.T, model string) *env {
 	t.Helper()
 	b := newEnvWith(t, cluster.Options{}, node.Options{Device: map[string]string{"h100": "2330", "t4": "1eb8"}[model]})

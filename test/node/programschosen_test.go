@@ -128,8 +128,8 @@ func (b *env) followers() []int {
 	})
 }
 
-// killFollowers kills the processes that follow the node's label, also while they cannot reach the API server, and waits
-// until the kubelet has restarted them and they have called it: the configuration stays linked.
+// killFollowers kills the processes that follow the node's label, also while they cannot reach the API server, and
+// waits until the kubelet has restarted them and they have called it: the configuration stays linked.
 func (b *env) killFollowers(unreachable bool) {
 	b.t.Helper()
 	links := func() (linked []string) {
