@@ -113,6 +113,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 	b.createPolicy(programsPolicy())
 	b.stages(begin)
 	b.awaitReady()
+	b.expectNoRestarts(toolkit.app)
 	t.Logf("the policy was ready after %s", since(begin))
 	b.logBreakdown(begin)
 	runParts(b.run, []part[*env]{

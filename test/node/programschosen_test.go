@@ -59,7 +59,7 @@ func (b *env) checkChosen() {
 		Should(Succeed(), b.describe)
 	b.Expect(seen()["GPUs"]).To(HaveEach(BeElementOf("0", fmt.Sprint(gpus), fmt.Sprint(2*gpus))))
 	b.Expect(seen()["label"]).To(HaveEach(BeElementOf("", "1", "2")))
-	b.expectNoRestarts()
+	b.expectNoRestarts(configured...)
 	readers := []target{devicePlugin, discovery}
 	for _, reader := range readers {
 		b.Expect(b.read(reader)).To(Equal([]string{"2"}), reader.container)
@@ -84,7 +84,7 @@ func (b *env) checkChosen() {
 	b.label(configLabel, "mps")
 	b.expectShares("MPS by the label", begin, mpsShares, mpsWithin)
 	b.awaitReady()
-	b.expectNoRestarts()
+	b.expectNoRestarts(configured...)
 	b.createClient("client", 1)
 	b.awaitClient("client", 0)
 	b.endClients()
@@ -109,11 +109,11 @@ func (b *env) read(reader target) []string {
 	return found
 }
 
-// expectNoRestarts requires that no container of the operands that read the configuration has been started again.
-func (b *env) expectNoRestarts() {
+// expectNoRestarts requires that no container of these operands has been started again.
+func (b *env) expectNoRestarts(apps ...string) {
 	b.t.Helper()
 	for _, pod := range b.pods() {
-		if slices.Contains(configured, pod.Labels["app"]) {
+		if slices.Contains(apps, pod.Labels["app"]) {
 			b.Expect(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)).
 				To(HaveEach(HaveField("RestartCount", int32(0))), pod.Name)
 		}
