@@ -105,9 +105,10 @@ func (s *hostScene) checkClaimed() {
 	}
 	policy := hostDriverPolicy()
 	policy.Spec.DevicePlugin = &v1.DevicePluginSpec{Enabled: new(false)}
+	// Before the policy, as without it nothing offers the GPUs, once the kubelet has forgotten those of the device plugin.
+	s.installDRAObjects("/")
 	s.createPolicy(policy)
 	s.awaitReady()
-	s.installDRAObjects("/")
 	const template, name = "one-gpu", "claimed"
 	s.createTemplate(template, 1)
 	s.createPod(name, []string{"gpu-node-cuda"}, podWithClaim(template))
