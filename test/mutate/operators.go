@@ -74,7 +74,7 @@ func (f *finder) inBinary(binary *ast.BinaryExpr) {
 }
 
 // logs matches calls that only log.
-var logs = regexp.MustCompile(`^(\w+\.)*(log|logger|slog|klog)(\.V\(\d\)|\.FromContext\(\w+\))*\.\w+\(`)
+var logs = regexp.MustCompile(`^(\w+\.)*(log|Log|logger|slog|klog)(\.V\(\d\)|\.FromContext\(\w+\))*\.\w+\(`)
 
 // inStatements leaves out calls and assignments.
 func (f *finder) inStatements(list []ast.Stmt) {

@@ -63,14 +63,15 @@ func (p Program) Ask(socket string) (Answer, error) {
 	defer cancel()
 	var pid atomic.Int64
 	transport := &http.Transport{
-		Protocols: new(http.Protocols),
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dial(ctx, socket, &pid)
 		},
 	}
 	defer transport.CloseIdleConnections()
-	transport.Protocols.SetUnencryptedHTTP2(p == Containerd)
-	transport.Protocols.SetHTTP1(p != Containerd)
+	if p == Containerd {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	}
 	config, err := p.config(ctx, &http.Client{Transport: transport})
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
 		return Answer{}, ErrNotRunning
@@ -154,13 +155,9 @@ func dial(ctx context.Context, socket string, pid *atomic.Int64) (net.Conn, erro
 		})
 		return errors.Join(err, failed)
 	}}
-	dialled, err := dialer.DialContext(ctx, "unix", socket)
+	connection, err := dialer.DialUnix(ctx, "unix", nil, &net.UnixAddr{Name: socket})
 	if err != nil {
 		return nil, err
-	}
-	connection, isUnix := dialled.(*net.UnixConn)
-	if !isUnix {
-		return dialled, nil
 	}
 	return conn{connection, pid}, nil
 }
@@ -169,10 +166,7 @@ func (c conn) Read(into []byte) (int, error) {
 	control := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	n, controls, _, _, err := c.ReadMsgUnix(into, control)
 	if err != nil {
-		return max(n, 0), err
-	}
-	if n == 0 && len(into) > 0 {
-		return 0, io.EOF
+		return 0, err
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:controls])
 	for i := range messages {

@@ -1,7 +1,10 @@
 package hostruntime_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +47,8 @@ func nameOf(pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
-func TestARuntimeReadsItsConfigurationAgain(t *testing.T) {
+// A runtime reads its configuration again. The path of a socket has to be short.
+func TestReload(t *testing.T) {
 	for _, program := range []hostruntime.Program{hostruntime.Containerd, hostruntime.CRIO, hostruntime.Docker} {
 		t.Run(string(program), func(t *testing.T) {
 			g := NewWithT(t)
@@ -71,30 +75,40 @@ func TestARuntimeReadsItsConfigurationAgain(t *testing.T) {
 	}
 }
 
-func TestAnswersOfContainerd(t *testing.T) {
-	for name, test := range map[string]struct{ config, fails string }{
-		"it serves no pods":       {config: "status=12"},
-		"it is not ready":         {config: "status=14", fails: "it answered with the status 14: played"},
-		"another program answers": {fails: "ask containerd for its configuration"},
+func TestAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		asked, answers hostruntime.Program
+		config, fails  string
+	}{
+		"no pods":      {config: "status=12"},
+		"not ready":    {config: "status=14", fails: "it answered with the status 14: played"},
+		"no status":    {config: "status=", fails: "it answered without a status"},
+		"ends":         {config: "ends", fails: "ask containerd for its configuration: Post"},
+		"another":      {answers: hostruntime.Docker, fails: "ask containerd for its configuration"},
+		"another path": {asked: hostruntime.CRIO, answers: hostruntime.Docker, fails: "it answered 404 Not Found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			program := hostruntime.Containerd
-			if test.config == "" {
-				program = hostruntime.Docker
-			}
-			socket, _, _, _ := start(t, program, test.config)
-			answer, err := hostruntime.Containerd.Ask(socket)
+			socket, _, _, _ := start(t, cmp.Or(test.answers, hostruntime.Containerd), test.config)
+			answer, err := cmp.Or(test.asked, hostruntime.Containerd).Ask(socket)
 			g.Expect(answer.Config).To(BeEmpty())
 			if test.fails == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 				return
 			}
 			g.Expect(err).To(MatchError(ContainSubstring(test.fails)))
+			g.Expect(err).NotTo(MatchError(context.DeadlineExceeded))
 		})
 	}
-	_, err := hostruntime.Docker.Ask(filepath.Join(t.TempDir(), "none.sock"))
-	NewWithT(t).Expect(err).To(MatchError(hostruntime.ErrNotRunning))
+	g, ended := NewWithT(t), filepath.Join(t.TempDir(), "ended.sock")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: ended})
+	g.Expect(err).NotTo(HaveOccurred())
+	listener.SetUnlinkOnClose(false)
+	g.Expect(listener.Close()).To(Succeed())
+	for _, socket := range []string{ended, ended + ".none"} {
+		_, err := hostruntime.Docker.Ask(socket)
+		g.Expect(err).To(MatchError(hostruntime.ErrNotRunning))
+	}
 }
 
 func TestOnlyTheRuntimeIsSignalled(t *testing.T) {
@@ -106,5 +120,16 @@ func TestOnlyTheRuntimeIsSignalled(t *testing.T) {
 	g.Expect(reload(0, "containerd")).To(MatchError(ContainSubstring("the pod needs hostPID")))
 	g.Expect(reload(pid, "systemd")).To(MatchError(ContainSubstring("(systemd)")))
 	g.Expect(ended).NotTo(BeClosed())
-	g.Expect(syscall.Kill(pid, 0)).To(Succeed())
+	g.Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+	g.Eventually(ended, "10s").Should(BeClosed())
+	g.Expect(reload(pid, "containerd")).To(MatchError(os.ErrProcessDone))
+}
+
+func TestProgramOf(t *testing.T) {
+	for socket, want := range map[string]hostruntime.Program{
+		"/run/docker.sock": "dockerd", "/var/run/docker/docker.sock": "dockerd", "/run/crio/crio.sock": "crio",
+		"/run/containerd/containerd.sock": "containerd", "/run/k3s/containerd/containerd.sock": "containerd",
+	} {
+		NewWithT(t).Expect(hostruntime.ProgramOf(socket)).To(Equal(want), socket)
+	}
 }

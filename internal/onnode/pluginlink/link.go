@@ -183,10 +183,11 @@ func (l Link) replace(chosen string) error {
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Symlink(chosen, next); err != nil {
-		return err
+	err := os.Symlink(chosen, next)
+	if err == nil {
+		err = os.Rename(next, l.File)
 	}
-	return os.Rename(next, l.File)
+	return err
 }
 
 // unsignalled is a file with the configuration that was linked, until the processes have got the signal.

@@ -2,6 +2,7 @@ package pluginlink_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -64,9 +67,11 @@ func newPod(t *testing.T, labelled string, configurations ...string) pod {
 	g.Expect(err).NotTo(HaveOccurred())
 	p := pod{server: server, Link: &pluginlink.Link{
 		Node: "node-a", Label: label, API: client, Dir: filepath.Join(dir, "configs"),
-		File: filepath.Join(dir, "chosen", "config.yaml"), Signal: syscall.SIGHUP, ProcRoot: "/proc",
+		File: filepath.Join(dir, "chosen", "config.yaml"), Signal: syscall.SIGHUP, ProcRoot: t.TempDir(),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
+	// Of the processes of this machine a fault finds only those of the test.
+	g.Expect(os.Symlink("/proc/self", filepath.Join(p.ProcRoot, "self"))).To(Succeed())
 	// As the kubelet mounts a ConfigMap.
 	g.Expect(os.MkdirAll(filepath.Join(p.Dir, "..data"), 0o700)).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(p.Dir, "..stray"), nil, 0o600)).To(Succeed())
@@ -210,17 +215,19 @@ func (p *program) allSignals(g Gomega) int64 {
 	return p.signals.Load()
 }
 
-// start starts a program by that name.
-func start(t *testing.T, argv0 string) *program {
+// start starts a program by that name, which the pod sees.
+func (p pod) start(t *testing.T, argv0 string) *program {
 	t.Helper()
 	g := NewWithT(t)
 	self, err := os.Executable()
 	g.Expect(err).NotTo(HaveOccurred())
-	p := &program{Cmd: exec.Command(self)}
-	p.Args, p.Env = []string{argv0}, append(os.Environ(), reader+"=1")
-	output, err := p.StdoutPipe()
+	started := &program{Cmd: exec.Command(self)}
+	started.Args, started.Env = []string{argv0}, append(os.Environ(), reader+"=1")
+	output, err := started.StdoutPipe()
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(p.Start()).To(Succeed())
+	g.Expect(started.Start()).To(Succeed())
+	process := fmt.Sprint(started.Process.Pid)
+	g.Expect(os.Symlink(filepath.Join("/proc", process), filepath.Join(p.ProcRoot, process))).To(Succeed())
 	lines := bufio.NewScanner(output)
 	g.Expect(lines.Scan()).To(BeTrue())
 	read := make(chan struct{})
@@ -228,18 +235,18 @@ func start(t *testing.T, argv0 string) *program {
 		defer close(read)
 		for lines.Scan() {
 			if lines.Text() == syscall.SIGHUP.String() {
-				p.signals.Add(1)
+				started.signals.Add(1)
 			} else {
-				p.asked.Add(1)
+				started.asked.Add(1)
 			}
 		}
 	}()
 	t.Cleanup(func() {
-		_ = p.Process.Kill()
+		_ = started.Process.Kill()
 		<-read
-		_ = p.Wait()
+		_ = started.Wait()
 	})
-	return p
+	return started
 }
 
 // follow follows the label until stop, which returns the error.
@@ -260,7 +267,7 @@ func TestFollow(t *testing.T) {
 	p := newPod(t, "a", "a", "b")
 	p.Default, p.Process = "b", name
 	g.Expect(p.Once(t.Context())).To(Succeed())
-	plugin, other := start(t, name), start(t, name+"-of-another")
+	plugin, other := p.start(t, name), p.start(t, name+"-of-another")
 	expect := func(configuration string, signals int) {
 		t.Helper()
 		g.Eventually(p.linked, patience, "10ms").Should(Equal(configuration))
@@ -322,7 +329,7 @@ func TestFollowAfterAnEnd(t *testing.T) {
 				g.Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
 				g.Expect(os.Symlink("left", p.File+".next")).To(Succeed())
 			}
-			plugin := start(t, p.Process)
+			plugin := p.start(t, p.Process)
 			stop := p.follow(t)
 			g.Eventually(p.server.Watches, patience, "10ms").Should(BeNumerically(">=", 1))
 			g.Expect(stop()).To(Succeed())
@@ -334,11 +341,153 @@ func TestFollowAfterAnEnd(t *testing.T) {
 }
 
 func TestFollowEnds(t *testing.T) {
-	g := NewWithT(t)
-	p := newPod(t, "c", "a", "b")
-	p.link(t, "a")
-	g.Expect(p.Follow(t.Context())).To(MatchError("specified config c does not exist"))
-	g.Expect(p.linked()).To(Equal("a"))
+	for testName, test := range map[string]struct {
+		label   string
+		prepare func(p pod) error
+		err     string
+	}{
+		"no such configuration": {label: "c", err: "specified config c does not exist"},
+		"no configurations": {
+			prepare: func(p pod) error { return os.RemoveAll(p.Dir) },
+			err:     "error reading directory",
+		},
+		"no directory for the link": {
+			prepare: func(p pod) error { p.Process = ""; return os.RemoveAll(filepath.Dir(p.File)) },
+			err:     "link the configuration: symlink",
+		},
+		"a file in place of the link": {
+			prepare: func(p pod) error { return errors.Join(os.Remove(p.File), os.WriteFile(p.File, nil, 0o600)) },
+			err:     "read the link to the configuration",
+		},
+		"a directory in place of the next link": {
+			prepare: func(p pod) error { return os.MkdirAll(p.File+".next/a", 0o700) },
+			err:     "link the configuration: remove",
+		},
+		"a directory in place of the note": {
+			prepare: func(p pod) error { return os.Mkdir(p.File+".unsignalled", 0o700) },
+			err:     "link the configuration: open",
+		},
+		"no processes": {
+			prepare: func(p pod) error { p.ProcRoot = p.Dir + "/none"; return nil },
+			err:     "list the processes",
+		},
+		"not itself among the processes": {
+			prepare: func(p pod) error { p.ProcRoot = p.Dir; return nil },
+			err:     "find the volume of",
+		},
+		"no mount of it": {
+			prepare: func(p pod) error {
+				p.ProcRoot = p.Dir
+				return errors.Join(os.Mkdir(p.Dir+"/self", 0o700), os.WriteFile(p.Dir+"/self/mountinfo", nil, 0o600))
+			},
+			err: "no mount of process self has",
+		},
+		"a signal that cannot be sent": {
+			prepare: func(p pod) error {
+				p.Process, p.Signal = os.Args[0], 1000
+				return os.Symlink("/proc/self", filepath.Join(p.ProcRoot, fmt.Sprint(os.Getpid())))
+			},
+			err: "send signal 1000 to process",
+		},
+	} {
+		t.Run(testName, func(t *testing.T) {
+			g := NewWithT(t)
+			p := newPod(t, cmp.Or(test.label, "b"), "a", "b")
+			p.Process = name
+			p.link(t, "a")
+			if test.prepare != nil {
+				g.Expect(test.prepare(p)).To(Succeed())
+			}
+			g.Expect(p.Follow(t.Context())).To(MatchError(ContainSubstring(test.err)))
+		})
+	}
+}
+
+// outages is an API server that refuses to show the node for some time, and whose watches end as listed.
+type outages struct {
+	unreadable time.Time
+	watches    []error
+	end        func()
+	// answered is when it last answered, and pauses are how long the client waited after each answer.
+	answered time.Time
+	pauses   []time.Duration
+}
+
+func (o *outages) Node(context.Context, string) (nodeapi.Node, error) {
+	if !o.answered.IsZero() {
+		o.pauses = append(o.pauses, time.Since(o.answered))
+	}
+	o.answered = time.Now()
+	if time.Now().Before(o.unreadable) {
+		return nodeapi.Node{}, errors.New("refused")
+	}
+	return nodeapi.Node{}, nil
+}
+
+var errSilent = errors.New("no answer until the client gives up")
+
+func (o *outages) AwaitNode(ctx context.Context, _, _ string, enough func(nodeapi.Node) bool) error {
+	var node nodeapi.Node
+	same := enough(node)
+	if node.Metadata.Labels = map[string]string{label: "b"}; same || !enough(node) {
+		return errors.New("awaits something else than another label")
+	}
+	if len(o.watches) == 0 {
+		o.end()
+		return ctx.Err()
+	}
+	ended := o.watches[0]
+	if o.watches = o.watches[1:]; errors.Is(ended, errSilent) {
+		<-ctx.Done()
+	}
+	o.answered = time.Now()
+	return ended
+}
+
+// The pauses grow while the API server fails, and start anew after a watch that was long or saw another label.
+func TestPauses(t *testing.T) {
+	refused := errors.New("refused")
+	for testName, test := range map[string]struct {
+		once       bool
+		unreadable time.Duration
+		patience   time.Duration
+		watches    []error
+		// want are the longest pauses, in seconds.
+		want     []int
+		warnings int
+	}{
+		"no patience": {once: true, unreadable: time.Hour},
+		"some patience": {
+			once: true, unreadable: time.Hour, patience: 31 * time.Second, want: []int{1, 2, 4, 8, 16, 32}, warnings: 1,
+		},
+		"watches": {
+			watches: append(slices.Repeat([]error{refused}, 7), errSilent, refused, refused, nil, refused, nil),
+			want:    []int{2, 4, 8, 16, 32, 60, 60, 1, 2, 4, 0, 2, 0}, warnings: 3,
+		},
+	} {
+		t.Run(testName, func(t *testing.T) {
+			p := newPod(t, "", "a", "b")
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				server := &outages{unreadable: time.Now().Add(test.unreadable), watches: test.watches, end: end}
+				p.API, p.Patience, p.Log = server, test.patience, slog.New(slog.NewTextHandler(&log, nil))
+				g := NewWithT(t)
+				if test.once {
+					g.Expect(p.Once(ctx)).To(MatchError("the configuration of the node is not known: refused"))
+				} else {
+					g.Expect(p.Follow(ctx)).To(Succeed())
+				}
+				g.Expect(server.pauses).To(HaveLen(len(test.want)))
+				for i, pause := range server.pauses {
+					longest := time.Duration(test.want[i]) * time.Second
+					g.Expect(pause).To(And(BeNumerically(">=", longest/2), BeNumerically("<=", longest)), "pause %d", i)
+				}
+				g.Expect(strings.Count(log.String(), "trying again")).To(Equal(test.warnings))
+			})
+		})
+	}
 }
 
 // In a pod with the process IDs of the host there are threads of the kernel, processes that end, and the same program
@@ -348,7 +497,7 @@ func TestProcessesOfTheHost(t *testing.T) {
 	p := newPod(t, "b", "a", "b")
 	p.Process = name
 	p.link(t, "a")
-	plugin, otherPods, confined := start(t, name), start(t, name), start(t, name)
+	plugin, otherPods, confined := p.start(t, name), p.start(t, name), p.start(t, name)
 	p.ProcRoot = t.TempDir()
 	write := func(process any, file, content string) {
 		path := filepath.Join(p.ProcRoot, fmt.Sprint(process), file)
@@ -360,7 +509,7 @@ func TestProcessesOfTheHost(t *testing.T) {
 		return fmt.Sprintf("2 1 8:1 /var/lib/kubelet/pods/%s/volumes/config %s rw - ext4 /dev/sda1 rw\n%s",
 			uid, filepath.Dir(p.File), root)
 	}
-	write("self", "mountinfo", at("own")+"3 1 8:1 / /dev rw - ext4 /dev/sda1 rw\nshort\n")
+	write("self", "mountinfo", at("own")+"3 1 8:1 / /dev rw - ext4 /dev/sda1 rw\n1 2 3 4\n")
 	write("version", "mountinfo", at("own"))
 	write(2, "cmdline", "")         // A thread of the kernel.
 	write(1<<22+1, "cmdline", name) // Has ended since.

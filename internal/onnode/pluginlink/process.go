@@ -15,13 +15,13 @@ import (
 // signal signals the processes that read the configuration. That there is none is no error: one that starts later reads
 // the new link.
 func (l Link) signal() error {
-	own, err := l.volumeOf("self")
-	if err != nil {
-		return fmt.Errorf("find the volume of %s: %w", l.File, err)
-	}
 	entries, err := os.ReadDir(l.ProcRoot)
 	if err != nil {
 		return fmt.Errorf("list the processes: %w", err)
+	}
+	own, err := l.volumeOf("self")
+	if err != nil {
+		return fmt.Errorf("find the volume of %s: %w", l.File, err)
 	}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())

@@ -67,9 +67,9 @@ func Main() {
 	if path, byHTTP := paths[program]; byHTTP {
 		mux.HandleFunc(path, answer)
 	} else {
-		mux.HandleFunc("POST /runtime.v1.RuntimeService/Status", func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("POST /runtime.v1.RuntimeService/Status", func(w http.ResponseWriter, r *http.Request) {
 			content, _ := config.Load().([]byte)
-			answerCRI(w, content)
+			answerCRI(w, r, content)
 		})
 	}
 	server := http.Server{Handler: mux, Protocols: new(http.Protocols)}
@@ -79,8 +79,17 @@ func Main() {
 	os.Exit(1)
 }
 
-// answerCRI answers with a message of gRPC, or with the status that a configuration stands for.
-func answerCRI(w http.ResponseWriter, config []byte) {
+// answerCRI answers with a message of gRPC, or with the status or the end that a configuration stands for.
+func answerCRI(w http.ResponseWriter, r *http.Request, config []byte) {
+	verbose, err := io.ReadAll(r.Body)
+	if err != nil || string(verbose) != "\x00\x00\x00\x00\x02\x08\x01" || r.Header.Get("TE") != "trailers" ||
+		r.Header.Get("Content-Type") != "application/grpc" {
+		http.Error(w, "not a request of gRPC for the verbose status", http.StatusUnsupportedMediaType)
+		return
+	}
+	if string(config) == "ends" {
+		os.Exit(1)
+	}
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set("Trailer", "Grpc-Status, Grpc-Message")
 	if status, isStatus := strings.CutPrefix(string(config), "status="); isStatus {
