@@ -1,6 +1,7 @@
 package cleanup_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,6 +210,48 @@ func TestWhatStaysAndWhy(t *testing.T) {
 	}
 }
 
+// Each file of the stack stays with a mount on it, and each of its own directories while a process has it mounted.
+func TestWhoHasMadeWhatStays(t *testing.T) {
+	g, host, made := NewWithT(t), newTree(t), map[string]string{}
+	host.operatingSystem()
+	system := host.files()
+	host.stack()
+	for name, kind := range host.files() {
+		switch _, ofSystem := system[name]; {
+		case ofSystem:
+		case kind != "d---------":
+			host.mount("/"+name, "0:99")
+		default:
+			alone := newTree(t)
+			alone.operatingSystem()
+			alone.dir(name)
+			alone.process("77", "agent", "30 1 8:1 /"+name+" /x rw - ext4 /dev/sda rw\n")
+			for _, l := range alone.clean().Left {
+				made[l.Path] = l.By
+			}
+		}
+	}
+	for _, l := range host.clean().Left {
+		made[l.Path] = l.By
+	}
+	makers := map[string]string{
+		"the driver": `^/run/nvidia(-fabricmanager/socket|/nvidia-driver\..*|/driver/.*\.bin|` +
+			`/validations/\.driver-(ctr-ready|daemons-status))$`,
+		"the validation":         `^/run/nvidia/validations/(\w.*|\.driver-ready\.tmp-123)$|^/dev/char/`,
+		"the container toolkit":  `^/run/nvidia/toolkit/|^/usr/local/nvidia/toolkit|^/run/cdi/management|^/etc/containerd/`,
+		"the MPS control daemon": `^/run/nvidia/mps/`,
+		"the MIG manager":        `^/usr/local/nvidia/mig-manager`,
+		"the device plugin":      `^/run/cdi/k8s|^/var/lib/kubelet/`,
+		"GPU Feature Discovery":  `^/etc/kubernetes/.*/gfd$`,
+		"the kubelet for a pod of the stack": `^/run/nvidia(-fabricmanager|-topologyd|/validations|/toolkit|/mps|` +
+			`/driver(/.*[^n])?)?$|^/usr/local/nvidia$`,
+	}
+	g.Expect(made).To(HaveLen(54))
+	for name, by := range made {
+		g.Expect(name).To(MatchRegexp(cmp.Or(makers[by], "is of no one")), by)
+	}
+}
+
 func TestARunningToolkitKeepsItsFile(t *testing.T) {
 	const name = "run/nvidia/toolkit/toolkit.pid"
 	g, host := NewWithT(t), newTree(t)
@@ -312,6 +355,7 @@ func TestErrors(t *testing.T) {
 		report := host.clean()
 		g.Expect(report.Removed).To(ContainElement("/run/nvidia/validations/driver-ready"))
 		g.Expect(report.Removed).NotTo(ContainElement("/run/nvidia/validations"))
+		g.Expect(report.Removed).NotTo(ContainElement("/usr/local/nvidia/toolkit/nvidia-ctk"))
 		g.Expect(report.Left).To(ContainElement(And(HaveField("Path", "/run/nvidia/validations"),
 			HaveField("Why", ContainSubstring("it is unknown whether a container uses it")))))
 	})

@@ -36,6 +36,7 @@ func TestLinksToDevices(t *testing.T) {
 		"to a device of the driver's root": {
 			target: "/run/nvidia/driver/dev/nvidia0", modules: used, removed: true, left: BeEmpty()},
 		"that the administrator has made":        {target: "/dev/nvidia0", left: BeEmpty()},
+		"none, but a device":                     {left: BeEmpty()},
 		"to another device":                      {target: "../fb0", left: BeEmpty()},
 		"out of /dev":                            {target: "../../etc/nvidia0", left: BeEmpty()},
 		"to another program's in the same place": {target: "/run/other/dev/nvidia0", left: BeEmpty()},
@@ -43,7 +44,11 @@ func TestLinksToDevices(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			g, host := NewWithT(t), newTree(t)
 			host.operatingSystem()
-			host.link(test.target, name)
+			if test.target != "" {
+				host.link(test.target, name)
+			} else {
+				host.write(name, "")
+			}
 			if test.device != "" {
 				host.write(test.device, "")
 			}

@@ -144,9 +144,11 @@ func TestRuntimesThatStillHaveTheToolkit(t *testing.T) {
 		},
 		"k3s, which has found the toolkit": {
 			socket: "run/k3s/runtime.sock", file: k3sConfig, content: dropIn, after: dropIn,
-			reloaded: true, left: ConsistOf(HaveField("Path", "/"+k3sConfig), HaveField("Path", "/run/k3s/runtime.sock")),
+			before:   map[string]string{"usr/local/nvidia/toolkit/notes": ""},
+			reloaded: true, left: ConsistOf(HaveField("Path", "/"+k3sConfig), HaveField("Path", "/run/k3s/runtime.sock"),
+				HaveField("Path", "/usr/local/nvidia/toolkit")),
 			// A supervisor would start it again.
-			stays: left("/"+k3sConfig, "restart k3s or RKE2"),
+			stays: left("/"+k3sConfig, "restart k3s or RKE2", "/usr/local/nvidia/toolkit", "notes"),
 		},
 		"another program behind the socket": {
 			socket: "run/runtime.sock", file: "opt/config", content: containerd, name: "systemd",

@@ -17,7 +17,8 @@ import (
 )
 
 func TestTheContainerRuntimesConfiguration(t *testing.T) {
-	const program = "usr/local/nvidia/toolkit/nvidia-container-runtime"
+	const toolkit = "usr/local/nvidia/toolkit/"
+	const program = toolkit + "nvidia-container-runtime"
 	names := `BinaryName = "/` + program + `"` + "\n"
 	for name, test := range map[string]struct {
 		file, content string
@@ -69,7 +70,12 @@ func TestTheContainerRuntimesConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, host := NewWithT(t), newTree(t)
 			host.operatingSystem()
-			host.write(program, "")
+			files := []string{
+				program, toolkit + "libnvidia-container.so.1", toolkit + ".config/nvidia-container-runtime/config.toml",
+			}
+			for _, file := range files {
+				host.write(file, "")
+			}
 			host.write(test.file, test.content)
 			options := host.options()
 			options.RuntimeFiles = []string{"/opt/runtime/nvidia.toml"}
@@ -78,8 +84,10 @@ func TestTheContainerRuntimesConfiguration(t *testing.T) {
 			g.Expect(report.Left).To(test.left)
 			_, err = os.Lstat(host.path(test.file))
 			g.Expect(os.IsNotExist(err)).To(Equal(test.fileRemoved), test.file)
-			_, err = os.Lstat(host.path(program))
-			g.Expect(os.IsNotExist(err)).To(Equal(test.toolkitRemoved), program)
+			for _, file := range files {
+				_, err = os.Lstat(host.path(file))
+				g.Expect(os.IsNotExist(err)).To(Equal(test.toolkitRemoved), file)
+			}
 		})
 	}
 }
