@@ -119,7 +119,7 @@ func served(f found) bool {
 func linkInUse(r *run, f found) verdict {
 	target, err := f.dir.Readlink(f.name)
 	if err != nil {
-		return verdict{why: "it cannot be read: " + err.Error()}
+		return verdict{foreign: true} // A device of the host.
 	}
 	device := target
 	if !path.IsAbs(target) {

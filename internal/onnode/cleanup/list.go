@@ -16,8 +16,6 @@ const (
 	anyFile kind = iota
 	// socket is a socket that no program serves.
 	socket
-	// link is a symbolic link.
-	link
 	// directory is an empty directory that no process has mounted.
 	directory
 	// sharedDirectory is the same, but other software may use it too.
@@ -81,8 +79,8 @@ func deviceEntries(o Options) []entry {
 	devChar := path.Join(o.RootFS, "dev/char")
 	return []entry{
 		{base: "/var/lib/kubelet/device-plugins", name: "nvidia-*.sock", kind: socket, by: plugin},
-		{base: devChar, name: "*:*", kind: link, by: validator, keep: linkInUse},
-		{base: devChar, name: ".nvidia-*:*", kind: link, by: validator, keep: linkInUse},
+		{base: devChar, name: "*:*", by: validator, keep: linkInUse},
+		{base: devChar, name: ".nvidia-*:*", by: validator, keep: linkInUse},
 		// The driver mounts the socket of the system's log; where there is none, the runtime makes a directory.
 		{base: "/dev", name: "log", kind: sharedDirectory, by: kubelet},
 	}

@@ -35,15 +35,14 @@ func (r *run) reloadRuntimes() {
 func (r *run) reloadRuntime(socket string) {
 	program := hostruntime.ProgramOf(socket)
 	answer, err := r.ask(program, socket)
-	if errors.Is(err, hostruntime.ErrNotRunning) || errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, hostruntime.ErrNotRunning) || errors.Is(err, fs.ErrNotExist):
 		return // It reads its configuration when it starts.
-	}
-	if err != nil {
+	case err != nil:
 		r.leaveRuntime(socket, true, verdict{why: "it is unknown whether the runtime still has the toolkit's programs: " +
 			err.Error(), busy: true})
 		return
-	}
-	if !bytes.Contains(answer.Config, []byte(r.programs())) {
+	case !bytes.Contains(answer.Config, []byte(r.programs())):
 		return
 	}
 	told := slices.Contains(r.options.Reloaded, socket)

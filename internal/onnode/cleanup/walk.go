@@ -170,24 +170,18 @@ var (
 
 // matching returns the names in a directory that match a pattern.
 func matching(dir *os.Root, pattern string) ([]string, error) {
-	opened, err := dir.Open(".")
+	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
 		return nil, err
 	}
-	defer opened.Close()
-	names, err := opened.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(names)
 	var all []string
-	for _, name := range names {
-		matches, err := path.Match(pattern, name)
+	for _, entry := range entries {
+		matches, err := path.Match(pattern, entry.Name())
 		if err != nil {
 			return nil, fmt.Errorf("pattern %q: %w", pattern, err)
 		}
 		if matches {
-			all = append(all, name)
+			all = append(all, entry.Name())
 		}
 	}
 	return all, nil
@@ -225,8 +219,6 @@ func (r *run) judge(f found) verdict {
 		return r.judgeDirectory(f)
 	case kind == anyFile && mode.IsDir():
 		return verdict{why: "it is a directory, which the stack does not make"}
-	case kind == link && mode.Type() != fs.ModeSymlink:
-		return verdict{foreign: true} // A device of the host.
 	case kind == socket && mode.Type() != fs.ModeSocket:
 		return verdict{why: "it is not a socket"}
 	case mode.Type() == fs.ModeSocket && served(f):
