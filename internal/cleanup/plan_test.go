@@ -91,7 +91,8 @@ func TestPlan(t *testing.T) {
 		{Kind: "NVIDIADriver", Resource: "nvidiadriver.v1alpha1.nvidia.com", Name: "a100"},
 		{Kind: "RuntimeClass", Resource: "runtimeclass.v1.node.k8s.io", Name: "nvidia"},
 	}))
-	g.Expect(plan.Nodes).To(ConsistOf(HaveField("Name", "gpu-1")), "gpu-2 is an administrator's")
+	g.Expect(plan.Nodes).To(ConsistOf(And(HaveField("Name", "gpu-1"), HaveField("Removal", Not(BeNil())))),
+		"gpu-2 is an administrator's")
 	g.Expect(plan.Namespaces).To(Equal([]cleanup.Namespace{{
 		Name: "gpu-operator", Restored: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
 	}}))
@@ -142,9 +143,12 @@ func TestOperatorsAtWork(t *testing.T) {
 		"a lease": {[]string{renewed, "11:59:50"}, []string{
 			"lease gpu-operator/53822513.nvidia.com is held by gpu-operator-1_a",
 		}},
-		"a released lease":      {[]string{renewed, "11:59:50", holder, `holderIdentity: ""`}, nil},
-		"the lease of another":  {[]string{renewed, "11:59:50", "53822513.nvidia.com", "another"}, nil},
-		"a ready pod":           {[]string{unready, ready}, []string{"pod gpu-operator/gpu-operator-1"}},
+		"a released lease":     {[]string{renewed, "11:59:50", holder, `holderIdentity: ""`}, nil},
+		"the lease of another": {[]string{renewed, "11:59:50", "53822513.nvidia.com", "another"}, nil},
+		"a ready pod":          {[]string{unready, ready}, []string{"pod gpu-operator/gpu-operator-1"}},
+		"both": {[]string{renewed, "11:59:50", unready, ready}, []string{
+			"lease gpu-operator/53822513.nvidia.com is held by gpu-operator-1_a", "pod gpu-operator/gpu-operator-1",
+		}},
 		"a ready pod of others": {[]string{unready, ready, "component: gpu-operator", "component: other"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +164,31 @@ func TestBusyNodes(t *testing.T) {
 	g.Expect(plan.Busy).To(BeEmpty())
 }
 
+func TestTheOrderIsByName(t *testing.T) {
+	g, c := NewWithT(t), cluster(t)
+	for _, name := range []string{"gpu-0c", "gpu-0b", "gpu-0a"} {
+		node, namespace := c.Nodes[0], c.Namespaces[0]
+		node.Name, namespace.Name = name, name
+		c.Nodes, c.Namespaces = append(c.Nodes, node), append(c.Namespaces, namespace)
+		for _, pod := range c.Pods {
+			if pod.Name == "train-0" {
+				pod.Spec.NodeName = name
+				c.Pods = append(c.Pods, pod)
+			}
+		}
+	}
+	want, plan := []string{"gpu-0a", "gpu-0b", "gpu-0c", "gpu-1"}, planOf(t, c)
+	var nodes, busy, namespaces []string
+	for i := range plan.Nodes {
+		nodes, busy = append(nodes, plan.Nodes[i].Name), append(busy, plan.Busy[i].Name)
+		namespaces = append(namespaces, plan.Namespaces[i].Name)
+	}
+	g.Expect(nodes).To(Equal(want))
+	g.Expect(busy).To(Equal(want))
+	want[3] = "gpu-operator"
+	g.Expect(namespaces).To(Equal(want))
+}
+
 func TestNothingIsLeft(t *testing.T) {
 	g := NewWithT(t)
 	c := cluster(t)
@@ -168,8 +197,21 @@ func TestNothingIsLeft(t *testing.T) {
 		if object.GetName() == "nvidias" || object.GetName() == "users" {
 			rest.Objects = append(rest.Objects, object)
 		}
+		if object.GetName() == "gpu-operator-driver-upgrades" {
+			renamed, secret, users := object.DeepCopy(), object.DeepCopy(), object.DeepCopy()
+			renamed.SetName("other")
+			secret.SetKind("Secret")
+			users.SetLabels(nil)
+			rest.Objects = append(rest.Objects, renamed, secret, users)
+		}
 	}
-	g.Expect(rest.Objects).To(HaveLen(2))
+	g.Expect(rest.Objects).To(HaveLen(5))
 	plan := planOf(t, rest)
 	g.Expect(plan.IsEmpty()).To(BeTrue(), "%v", plan)
+	for _, some := range []cleanup.Plan{
+		{Policies: make([]cleanup.Policy, 1)}, {DaemonSets: make([][]cleanup.Object, 1)},
+		{Others: make([]cleanup.Object, 1)}, {Nodes: make([]cleanup.Node, 1)}, {Namespaces: make([]cleanup.Namespace, 1)},
+	} {
+		g.Expect(some.IsEmpty()).To(BeFalse(), "%v", some)
+	}
 }

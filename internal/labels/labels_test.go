@@ -1,8 +1,10 @@
 package labels_test
 
 import (
+	"maps"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -25,6 +27,74 @@ func TestKeysAreValid(t *testing.T) {
 			t.Errorf("%s has two meanings", key)
 		}
 		seen[key] = true
+	}
+}
+
+func TestKindsOfKeys(t *testing.T) {
+	const nfd, class = "feature.node.kubernetes.io/", "deviceclass.resource.kubernetes.io/"
+	for name, test := range map[string]struct {
+		is      func(string) bool
+		yes, no []string
+	}{
+		"IsDiscoverable": {
+			labels.IsDiscoverable, []string{nfd + "cpu-model.id", "nvidia.com/gpu.count"}, []string{"nvidia.com/gpu.present"},
+		},
+		"IsNodeFact": {
+			labels.IsNodeFact, []string{nfd + "kernel-version.full", nfd + "pci-10de.present"}, []string{nfd + "cpu-model.id"},
+		},
+		"IsDRAResource": {
+			labels.IsDRAResource, []string{class + "gpu.nvidia.com", class + "mig.nvidia.com", class + "vfio.gpu.nvidia.com"},
+			[]string{"gpu.nvidia.com", class + "example.com", class},
+		},
+		"IsOwn": {
+			labels.IsOwn, []string{"nvidia.com/gpu-operator.pool", "clusterpolicy.github.io/driver"},
+			[]string{"nvidia.com/gpu-operator.driver.owner", "nvidia.com/gpu.present"},
+		},
+		"IsGPUResource": {
+			labels.IsGPUResource, []string{"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"},
+			[]string{"nvidia.com/gpus", "cpu"},
+		},
+	} {
+		for _, key := range test.yes {
+			if !test.is(key) {
+				t.Errorf("%s(%q) is false", name, key)
+			}
+		}
+		for _, key := range test.no {
+			if test.is(key) {
+				t.Errorf("%s(%q) is true", name, key)
+			}
+		}
+	}
+}
+
+func TestListedByNFD(t *testing.T) {
+	got := labels.ListedByNFD(map[string]string{
+		"nfd.node.kubernetes.io/feature-labels":     "cpu-model.id,nvidia.com/gpu.count,",
+		"own.nfd.node.kubernetes.io/feature-labels": "a", "nfd.node.kubernetes.io/extended-resources": "b",
+	})
+	want := map[string]bool{
+		"feature.node.kubernetes.io/cpu-model.id": true, "nvidia.com/gpu.count": true, "feature.node.kubernetes.io/a": true,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestIsApplied(t *testing.T) {
+	for _, test := range []struct {
+		manager, operand, digest string
+		want                     bool
+	}{
+		{"gpu-operator", "driver", "a", true}, {"other", "driver", "a", false}, {"gpu-operator", "", "a", false},
+		{"gpu-operator", "driver", "", false}, {"other", "driver", "", false},
+	} {
+		if got := labels.IsApplied(&metav1.ObjectMeta{
+			Labels:      map[string]string{labels.ManagedBy: test.manager, labels.Operand: test.operand},
+			Annotations: map[string]string{labels.Digest: test.digest},
+		}); got != test.want {
+			t.Errorf("%v: got %t", test, got)
+		}
 	}
 }
 

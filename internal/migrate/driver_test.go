@@ -54,6 +54,7 @@ func TestSameDriver(t *testing.T) {
 		"another version": {change: func(p *corev1.PodSpec) {
 			p.Containers[0].Image = "nvcr.io/nvidia/driver:590.48.01-ubuntu24.04"
 		}},
+		"another command":     {change: func(p *corev1.PodSpec) { p.Containers[0].Args = nil }},
 		"another module type": {change: func(p *corev1.PodSpec) { p.Containers[0].Env[0].Value = "open" }},
 		"a further variable": {change: func(p *corev1.PodSpec) {
 			p.Containers[0].Env = append(p.Containers[0].Env, corev1.EnvVar{Name: "A", Value: "1"})
@@ -87,13 +88,16 @@ func TestADirectoryOfFiles(t *testing.T) {
 	const token = "client_configuration_token.tok"
 	mounted := func(mount corev1.VolumeMount, items ...string) func(*corev1.PodSpec) {
 		return func(p *corev1.PodSpec) {
-			source := &corev1.SecretVolumeSource{SecretName: "licence"}
+			secret, config := &corev1.SecretVolumeSource{SecretName: "licence"}, &corev1.ConfigMapVolumeSource{}
 			for _, item := range items {
-				source.Items = append(source.Items, corev1.KeyToPath{Key: item, Path: item})
+				secret.Items = append(secret.Items, corev1.KeyToPath{Key: item, Path: item})
 			}
-			p.Volumes = append(p.Volumes, corev1.Volume{Name: "a", VolumeSource: corev1.VolumeSource{Secret: source}})
-			mount.Name = "a"
-			p.Containers[0].VolumeMounts = append(p.Containers[0].VolumeMounts, mount)
+			config.Items = secret.Items
+			for name, source := range map[string]corev1.VolumeSource{"a": {Secret: secret}, "b": {ConfigMap: config}} {
+				p.Volumes = append(p.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+				mount.Name = name
+				p.Containers[0].VolumeMounts = append(p.Containers[0].VolumeMounts, mount)
+			}
 		}
 	}
 	file := mounted(corev1.VolumeMount{MountPath: "/drivers/Token/" + token, SubPath: token}, "gridd.conf", token)

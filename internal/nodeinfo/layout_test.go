@@ -146,6 +146,23 @@ func TestExpectedLayout(t *testing.T) {
 			g.Expect([]string{layout.Name, layout.Config, layout.Socket}).
 				To(Equal([]string{test.layout, test.config, test.socket}))
 			g.Expect(validation.IsValidLabelValue(layout.Name)).To(BeEmpty())
+			hooks, dropIn := "/run/containers/oci/hooks.d", "/etc/containerd/conf.d/99-nvidia.toml"
+			switch test.layout {
+			case "":
+				hooks, dropIn = "", ""
+			case "docker":
+				dropIn = ""
+			case "crio":
+				hooks, dropIn = "/usr/share/containers/oci/hooks.d", "/etc/crio/crio.conf.d/99-nvidia.conf"
+			case "openshift":
+				dropIn = "/etc/crio/crio.conf.d/99-nvidia.conf"
+			case "k0s":
+				dropIn = "/etc/k0s/containerd.d/nvidia.toml"
+			case "k3s", "rke2":
+				dropIn = "/var/lib/rancher/" + test.layout + "/agent/etc/containerd/config-v3.toml.d/99-nvidia.toml"
+			}
+			g.Expect([]string{layout.HooksDir, layout.DropIn}).To(Equal([]string{hooks, dropIn}))
+			g.Expect(layout.FindsToolkit).To(Equal(test.layout == "k3s" || test.layout == "rke2"))
 		})
 	}
 }

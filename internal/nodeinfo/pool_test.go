@@ -46,6 +46,7 @@ func TestPoolsByKernel(t *testing.T) {
 			precompiled,
 			nodeinfo.Pool{},
 		},
+		"the pool by the facts": {in(pool, func(*nodeinfo.Facts) {}), precompiled, pool},
 		"missing facts leave the node in its pool": {
 			nodeinfo.Facts{Pool: pool.Name, PoolKernel: kernel},
 			precompiled,
