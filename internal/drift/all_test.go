@@ -11,11 +11,14 @@ func TestAll(t *testing.T) {
 	const intent = `
 metadata:
   labels: {a: b}
+  ownerReferences: [{uid: ours, name: x}]
 spec:
+  selector: {matchExpressions: [{key: a, operator: Exists}]}
   template:
     metadata: {labels: {app: x}}
     spec:
       nodeSelector: {gpu: "true"}
+      imagePullSecrets: [{name: a}]
       containers:
         - name: main
           image: i:2
@@ -28,13 +31,16 @@ spec:
 	const live = `
 metadata:
   labels: {a: b, theirs: x}
+  ownerReferences: [{uid: theirs, name: y}, {uid: ours, name: x}]
 spec:
+  selector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}
   revisionHistoryLimit: 10
   template:
     metadata: {labels: {app: x, old: "1"}}
     spec:
       dnsPolicy: ClusterFirst
       nodeSelector: {gpu: "true", zone: a}
+      imagePullSecrets: [{}]
       containers:
         - name: main
           image: i:1
@@ -53,7 +59,9 @@ spec:
 	const container, pod = "spec.template.spec.containers[main].", "spec.template.spec."
 	g.Expect(All(&unstructured.Unstructured{Object: object(intent)}, object(live))).To(ConsistOf(
 		Difference{"spec.template.metadata.labels.old", "1", nil},
+		Difference{"spec.selector.matchExpressions[0].values", []any{"b"}, nil},
 		Difference{pod + "nodeSelector.zone", "a", nil},
+		Difference{pod + "imagePullSecrets[0].name", nil, "a"},
 		Difference{container + "image", "i:1", "i:2"},
 		Difference{container + "args", []any{"one"}, []any{"one", "two"}},
 		Difference{container + "env[B]", nil, map[string]any{"name": "B", "value": "2"}},

@@ -20,7 +20,7 @@ spec:
         - name: main
           args: [one, two]
           env: [{name: A, value: "1"}, {name: B, value: "2"}]
-          resources: {limits: {cpu: 1, memory: 1Gi}}
+          resources: {limits: {cpu: 1, memory: 1Gi, none: 0}}
           volumeMounts: [{mountPath: /a, name: a}]
       tolerations: [{key: x, operator: Exists}]
       volumes: [{name: a, emptyDir: {}}]
@@ -47,7 +47,7 @@ spec:
         - name: main
           args: [one, two]
           env: [{name: THEIRS, value: x}, {name: B, value: "2"}, {name: A, value: "1"}]
-          resources: {limits: {cpu: 1000m, memory: 1024Mi, theirs: 1}}
+          resources: {limits: {cpu: 1000m, memory: 1024Mi, none: 0.0, theirs: 1}}
           volumeMounts: [{mountPath: /theirs, name: x}, {mountPath: /a, name: a, readOnly: true}]
           terminationMessagePolicy: File
       tolerations: [{key: x, operator: Exists}]
@@ -59,6 +59,7 @@ spec:
 		"a leaf is changed":              {live: but("hostPID: true", "hostPID: false")},
 		"a leaf is gone":                 {live: but("hostPID: true", "hostIPC: true")},
 		"a quantity of another value":    {live: but("memory: 1Gi", "memory: 1G")},
+		"no quantity":                    {live: but("none: 0", "none: x")},
 		"a quantity in another notation": {live: but("cpu: 1,", "cpu: 1000m,"), want: true},
 		"a variable is changed": {
 			live: but(`{name: A, value: "1"}`, `{name: A, value: "9"}`),

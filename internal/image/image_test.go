@@ -200,7 +200,23 @@ func TestHelper(t *testing.T) {
 	}
 }
 
+func TestIsSet(t *testing.T) {
+	for _, spec := range []v1.ImageSpec{
+		{Repository: "a"}, {Image: "a"}, {Version: "a"}, {ImagePullPolicy: "Always"}, {ImagePullSecrets: []string{"a"}},
+	} {
+		if !image.IsSet(spec) {
+			t.Errorf("%v is not set", spec)
+		}
+	}
+	if image.IsSet(v1.ImageSpec{}) {
+		t.Error("an empty one is set")
+	}
+}
+
 func TestOwnImageIsThePublishedOne(t *testing.T) {
+	if got := image.Operator(); got.Image != "gpu-operator" || got.Repository != "ghcr.io/clusterpolicy" {
+		t.Errorf("got %v", got)
+	}
 	if got := image.Own(); !strings.HasPrefix(got, "ghcr.io/clusterpolicy/gpu-operator:") || strings.HasSuffix(got, ":") {
 		t.Errorf("got %q", got)
 	}

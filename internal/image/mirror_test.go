@@ -150,6 +150,9 @@ func TestUnmirror(t *testing.T) {
 		"the registry is replaced": {
 			"mirror.local/proxy/", "mirror.local/proxy/example/operator:2", "ghcr.io/example/operator:2",
 		},
+		"an image without a registry":   {"mirror.local", "example/operator:2", "example/operator:2"},
+		"another image without version": {"mirror.local", "mirror.local/example/driver", "mirror.local/example/driver"},
+		"the image without version":     {"mirror.local", "mirror.local/example/operator", "ghcr.io/example/operator"},
 		"with a digest": {
 			"mirror.local", "mirror.local/example/operator:2@sha256:00", "ghcr.io/example/operator:2@sha256:00",
 		},
