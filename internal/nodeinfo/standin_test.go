@@ -33,12 +33,12 @@ func TestStandInsLike(t *testing.T) {
 		StandsIn: true, HasGPU: true, OSID: "ubuntu", OSVersion: "24.04", OSTree: "tree", OSImage: "image", Kernel: "6.8.0",
 		Architecture: "amd64", Runtime: "containerd", Distribution: "k3s",
 	}
-	real, excluded, unknown, arm := ubuntu, ubuntu, ubuntu, ubuntu
-	real.StandsIn, real.Product = false, "H100"
+	existing, excluded, unknown, arm := ubuntu, ubuntu, ubuntu, ubuntu
+	existing.StandsIn, existing.Product = false, "H100"
 	excluded.ExcludedByLabel, excluded.Kernel = true, "6.9.0"
 	unknown.OSID = ""
 	arm.Architecture = "arm64"
-	g.Expect(nodeinfo.StandInsLike([]nodeinfo.Facts{excluded, real, real, unknown, arm})).
+	g.Expect(nodeinfo.StandInsLike([]nodeinfo.Facts{excluded, existing, existing, unknown, arm})).
 		To(Equal([]nodeinfo.Facts{ubuntu, arm}))
 }
 
