@@ -92,6 +92,27 @@ func TestWhatIsSet(t *testing.T) {
 				g.Expect(*s.Driver.StartupProbe).To(Equal(effective.DriverStartupProbe(60)))
 			},
 		},
+		"variables of the driver": {
+			`{driver: {env: [{name: OPEN_KERNEL_MODULES_ENABLED, value: "true"}, {name: USE_HOST_MOFED, value: "true"}]}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.Driver.KernelModuleType).To(Equal(v1.KernelModuleOpen))
+				g.Expect([]*bool{s.Driver.RDMA.Enabled, s.Driver.RDMA.UseHostMOFED}).To(Equal([]*bool{new(false), new(true)}))
+			},
+		},
+		"variables of the driver that turn off": {
+			`{driver: {env: [{name: OPEN_KERNEL_MODULES_ENABLED, value: "false"}, {name: USE_HOST_MOFED, value: "x"}]}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.Driver.KernelModuleType).To(Equal(v1.KernelModuleAuto))
+				g.Expect(s.Driver.RDMA.UseHostMOFED).To(HaveValue(BeFalse()))
+			},
+		},
+		"variables of a node pool": {
+			`{nodePools: [{name: a, driver: {env: [{name: GPU_DIRECT_RDMA_ENABLED, value: "true"}]}}]}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.Driver.RDMA.Enabled).To(HaveValue(BeFalse()))
+				g.Expect(s.ForNodePool(s.NodePools[0]).Driver.RDMA.Enabled).To(HaveValue(BeTrue()))
+			},
+		},
 		"parts of another probe are not filled in": {
 			`{driver: {livenessProbe: {failureThreshold: 7}}}`,
 			func(g Gomega, s effective.Spec) {
@@ -185,6 +206,22 @@ func TestQuotedNumbers(t *testing.T) {
 	g.Expect(*own.Driver.UpgradePolicy.MaxUnavailable).To(Equal(intstr.FromString("25%")))
 }
 
+func TestForEach(t *testing.T) {
+	g := NewWithT(t)
+	spec := decode(t, `{
+		driver: {env: [{name: A, value: b}], upgradePolicy: {maxUnavailable: "25%"}}, toolkit: {env: []},
+		health: {minUsable: "", actions: {maxNodes: many}}, daemonsets: {rollingUpdate: {maxUnavailable: "99999999999"}},
+	}`)
+	found := []string{}
+	effective.ForEachEnv(&spec, func(field string, env *[]v1.EnvVar) { found = append(found, field+" "+(*env)[0].Name) })
+	effective.ForEachMisread(&spec, func(field, given, taken string) {
+		found = append(found, fmt.Sprintf("%s %s %q", field, given, taken))
+	})
+	g.Expect(found).To(ConsistOf("spec.driver.env A", `spec.health.actions.maxNodes many ""`,
+		`spec.daemonsets.rollingUpdate.maxUnavailable 99999999999 "2147483647"`))
+	g.Expect([]bool{effective.Shares(1), effective.Shares(2)}).To(Equal([]bool{false, true}))
+}
+
 // A text that an earlier definition has admitted means what it says, or the default, and never 0: a large number or
 // percentage means all, and what is neither is absent. It is reported wherever it is written.
 func TestTextsThatAreNoNumbers(t *testing.T) {
@@ -276,7 +313,7 @@ func unquoted(spec v1.ClusterPolicySpec) v1.ClusterPolicySpec {
 }
 
 // tree returns a spec as a tree of JSON values, without absent fields.
-func tree(t *testing.T, spec v1.ClusterPolicySpec) map[string]any {
+func tree(t *testing.T, spec any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(spec)
 	if err != nil {

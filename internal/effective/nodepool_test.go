@@ -1,6 +1,9 @@
 package effective_test
 
 import (
+	"fmt"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +12,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 // A value in a node pool means what it means in the same field of the spec, and the spec itself is unchanged.
@@ -138,5 +142,64 @@ func TestForNodePool(t *testing.T) {
 				t.Errorf("the spec itself has changed, -before +after:\n%s", diff)
 			}
 		})
+	}
+}
+
+// fill sets all fields, to values that differ for each n. Quantities are left out.
+func fill(field reflect.Value, n int64) {
+	switch field.Kind() {
+	case reflect.Pointer:
+		if of := field.Type().Elem(); of.Kind() != reflect.Struct || hasFields(of) {
+			field.Set(reflect.New(of))
+			fill(field.Elem(), n)
+		}
+	case reflect.Struct:
+		for i := range field.NumField() {
+			if hasFields(field.Type()) {
+				fill(field.Field(i), n)
+			}
+		}
+	case reflect.Slice:
+		field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+		fill(field.Index(0), n)
+	case reflect.Map:
+		if field.Type().Elem().Kind() == reflect.String {
+			value := reflect.New(field.Type().Elem()).Elem()
+			fill(value, n)
+			field.Set(reflect.MakeMap(field.Type()))
+			field.SetMapIndex(reflect.ValueOf("key").Convert(field.Type().Key()), value)
+		}
+	case reflect.String:
+		field.SetString(fmt.Sprint("value-", n))
+	case reflect.Bool:
+		field.SetBool(n == 1)
+	case reflect.Int32, reflect.Int64:
+		field.SetInt(n)
+	}
+}
+
+func hasFields(of reflect.Type) bool {
+	return slices.Contains([]string{reflect.TypeFor[v1.MIGSpec]().PkgPath(), "k8s.io/api/core/v1"}, of.PkgPath())
+}
+
+// Each field of a node pool's driver is that of the driver on its nodes.
+func TestForNodePoolHasAllFields(t *testing.T) {
+	var base v1.ClusterPolicySpec
+	base.Driver, base.GDS, base.GDRCopy = &v1.DriverSpec{}, &v1.GDSSpec{}, &v1.GDRCopySpec{}
+	for _, block := range []any{base.Driver, base.GDS, base.GDRCopy} {
+		fill(reflect.ValueOf(block).Elem(), 2)
+	}
+	pool := v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{}}
+	fill(reflect.ValueOf(pool.Driver).Elem(), 1)
+	given := map[string]any{"driver": tree(t, pool.Driver)}
+	driver, _ := given["driver"].(map[string]any)
+	for _, module := range []string{"gds", "gdrcopy"} {
+		given[module] = driver[module]
+		delete(driver, module)
+	}
+	delete(driver, "podSecurityContext") // It is that of the DaemonSet alone.
+	got := tree(t, effective.Of(base).ForNodePool(pool).ClusterPolicySpec)
+	if diff := cmp.Diff(specgen.Merge(got, given), got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -21,9 +21,6 @@ func operandBlocks(spec *v1.ClusterPolicySpec) {
 		if !isOperandBlock(field.Type()) {
 			continue
 		}
-		if field.IsNil() {
-			field.Set(reflect.New(field.Type().Elem()))
-		}
 		if enabled, is := part[*bool](field, "Enabled"); is {
 			option(enabled, false)
 		}
