@@ -169,6 +169,13 @@ func fill(field reflect.Value, n int64) {
 			field.Set(reflect.MakeMap(field.Type()))
 			field.SetMapIndex(reflect.ValueOf("key").Convert(field.Type().Key()), value)
 		}
+	default:
+		setValue(field, n)
+	}
+}
+
+func setValue(field reflect.Value, n int64) {
+	switch field.Kind() {
 	case reflect.String:
 		field.SetString(fmt.Sprint("value-", n))
 	case reflect.Bool:
