@@ -2,6 +2,7 @@ package readiness_test
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -282,6 +283,27 @@ func TestRequiredGPUs(t *testing.T) {
 				t.Errorf("reason %q", got.Reason)
 			}
 		})
+	}
+}
+
+// The validator may know of lost GPUs that the device plugin still offers.
+func TestGPUsLostSinceTheValidation(t *testing.T) {
+	for count, test := range map[int]struct {
+		usable  int
+		message string
+	}{
+		0: {8, ""}, 2: {6, "6 of 8 GPUs usable: 2 are gone"}, 9: {0, "0 of 8 GPUs usable: 2 are gone"},
+	} {
+		eight := corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(8, resource.DecimalSI)}
+		node := &corev1.Node{Status: corev1.NodeStatus{Capacity: eight, Allocatable: eight}}
+		gpus := readiness.CountGPUs(node, true, 0).WithLost(count, "2 are gone")
+		if got := gpus.Verdict(intstr.FromInt32(8)); gpus.Usable != test.usable || got.Message != test.message ||
+			(got.Reason == "GPUsMissing") != (count > 0) {
+			t.Errorf("%d lost: %d usable, got %+v", count, gpus.Usable, got)
+		}
+	}
+	if none := (readiness.GPUs{}).WithLost(1, "gone"); !reflect.DeepEqual(none, readiness.GPUs{}) {
+		t.Errorf("got %+v", none)
 	}
 }
 

@@ -86,6 +86,7 @@ func TestLastLineHasTheCauseOfALongChain(t *testing.T) {
 	chain := "E1123 09:18:39.1 1 main.go:188] error starting plugins: " + strings.Repeat("error visiting device: ", 20)
 	got := readiness.LastLine(chain + "more than one MIG device type present on node")
 	g.Expect(got).To(And(HavePrefix("error starting plugins: error visiting device: "),
+		MatchRegexp(` \.\.\. (error|visiting|device:) `),
 		HaveSuffix("error visiting device: more than one MIG device type present on node")))
 	g.Expect(len(got)).To(BeNumerically("<=", 300))
 }

@@ -1,6 +1,7 @@
 package readiness_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +70,14 @@ func TestOffer(t *testing.T) {
 			}
 			if got := readiness.Offer(node, test.replicas); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+			const suffix = ", by another device plugin: not validated"
+			if foreign := readiness.ForeignOffer(node); strings.HasSuffix(foreign, suffix) != (test.capacity != nil) {
+				t.Errorf("of another device plugin: got %q", foreign)
+			}
+			node.Status.Allocatable = nil
+			if foreign := readiness.ForeignOffer(node); foreign != "" {
+				t.Errorf("of another device plugin without GPUs: got %q", foreign)
 			}
 		})
 	}

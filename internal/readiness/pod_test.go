@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
@@ -352,6 +353,72 @@ func TestAFailureHasOneVerdictInAllItsForms(t *testing.T) {
 	}
 }
 
+func TestPendingRuntimeClass(t *testing.T) {
+	class := "nvidia"
+	pending := func(state corev1.ConditionStatus) *corev1.Pod {
+		found := pod()
+		found.Spec.RuntimeClassName = &class
+		found.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: state}}
+		return found
+	}
+	terminating, plain := pending(corev1.ConditionFalse), pending(corev1.ConditionFalse)
+	terminating.DeletionTimestamp, plain.Spec.RuntimeClassName = &metav1.Time{Time: now}, nil
+	unknown := pod()
+	unknown.Spec.RuntimeClassName = &class
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"without a sandbox":  {pending(corev1.ConditionFalse), class},
+		"with a sandbox":     {pending(corev1.ConditionTrue), ""},
+		"of an old kubelet":  {unknown, ""},
+		"terminating":        {terminating, ""},
+		"of no RuntimeClass": {plain, ""},
+	} {
+		if got := readiness.PendingRuntimeClass(test.pod); got != test.want {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
+func TestValidatedDriver(t *testing.T) {
+	const validated = "validated for driver instance "
+	for name, test := range map[string]struct {
+		messages      []string
+		another, host bool
+		of            types.UID
+		found         int
+	}{
+		"none":                {messages: []string{"", "error"}},
+		"this":                {messages: []string{"", validated + "a\n"}, of: "a", found: 1},
+		"another":             {messages: []string{validated + "b"}, another: true, of: "b", found: 1},
+		"the host's":          {messages: []string{validated + "none"}, another: true, host: true, found: 1},
+		"without a name":      {messages: []string{validated + "since-7"}, another: true, found: 1},
+		"of two init checks":  {messages: []string{validated + "a", validated + "a"}, of: "a", found: 2},
+		"of different checks": {messages: []string{validated + "a", validated + "b"}, another: true, of: "a", found: 2},
+	} {
+		checked := pod()
+		checked.Status.InitContainerStatuses = []corev1.ContainerStatus{status("waits", running(), corev1.ContainerState{})}
+		for _, message := range test.messages {
+			checked.Status.InitContainerStatuses = append(checked.Status.InitContainerStatuses,
+				status("validation", terminated(0, message), corev1.ContainerState{}))
+		}
+		if got := readiness.ValidatedAnother(checked, "a"); got != test.another {
+			t.Errorf("%s: another: %t", name, got)
+		}
+		if got := readiness.ValidatedHost(checked); got != test.host {
+			t.Errorf("%s: the host's: %t", name, got)
+		}
+		if got := readiness.ValidatedDriverPod(checked); got != test.of {
+			t.Errorf("%s: of pod %q", name, got)
+		}
+		if got := readiness.Validations(checked); len(got) != test.found ||
+			len(got) > 0 && got[0].State.Terminated.Message != test.messages[len(test.messages)-test.found] {
+			t.Errorf("%s: kept %v", name, got)
+		}
+	}
+}
+
 // A container without probes is ready whenever it runs. After a failure it counts as recovered once it has run for a
 // minute.
 func TestAFailedContainerRecoversAfterAMinute(t *testing.T) {
@@ -385,6 +452,10 @@ func TestAFailedContainerRecoversAfterAMinute(t *testing.T) {
 			main.Ready = true
 			if test.want.State == readiness.Failed {
 				test.want.Until = started.Add(time.Minute)
+			}
+			failed := pod(with(main))
+			if exit := readiness.UnrecoveredExit(failed, now); (exit != nil) != (test.want.State == readiness.Failed) {
+				t.Errorf("the last exit is %v", exit)
 			}
 			got := readiness.Pod(pod(condition(corev1.PodReady, corev1.ConditionTrue, "", ""), with(main)), "now", now)
 			if diff := cmp.Diff(test.want, got); diff != "" {

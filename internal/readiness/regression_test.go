@@ -23,13 +23,17 @@ func TestRepeatedExitsWithCode0AreACrashLoop(t *testing.T) {
 }
 
 func TestWaitingFailuresOfTheKubelet(t *testing.T) {
-	for _, reason := range []string{
-		"SignatureValidationFailed",
-		"ImageInspectError",
-		"PreCreateHookError",
-		"PreStartHookError",
+	const imagePull = "ImagePullBackOff"
+	for reason, want := range map[string]string{
+		"CrashLoopBackOff": "CrashLoopBackOff", "ErrImagePull": imagePull, imagePull: imagePull,
+		"RegistryUnavailable": imagePull, "SignatureValidationFailed": imagePull, "ErrImageNeverPull": "ErrImageNeverPull",
+		"InvalidImageName": "InvalidImageName", "ImageInspectError": "ImageInspectError",
+		"CreateContainerConfigError": "CreateContainerConfigError", "CreateContainerError": "CreateContainerError",
+		"RunContainerError": "RunContainerError", "PreCreateHookError": "PreCreateHookError",
+		"PreStartHookError": "PreStartHookError", "PostStartHookError": "PostStartHookError",
 	} {
-		if got := readiness.Pod(pod(with(status("main", waiting(reason, "")))), "now", now); got.State != readiness.Failed {
+		got := readiness.Pod(pod(with(status("main", waiting(reason, "")))), "now", now)
+		if got.State != readiness.Failed || got.Reason != want {
 			t.Errorf("%s: %+v", reason, got)
 		}
 	}
