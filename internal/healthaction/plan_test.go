@@ -1,6 +1,7 @@
 package healthaction
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +105,22 @@ func TestVerdicts(t *testing.T) {
 		}, HoldUndone, "not tainted: someone has undone it; fault reset-a2bd5fb6",
 			"a: record undone taint reset-a2bd5fb6 taint false cordon -false"},
 		{"what was done stays until the agent reports", unreported, "", "tainted", ""},
+		{"what someone has undone before the agent reports", func(c *Cluster, a *Node) {
+			unreported(c, a)
+			a.Tainted = false
+		}, HoldUndone, "not tainted: someone has undone it; fault reset-1",
+			"a: record undone taint reset-1 taint - cordon -false"},
+		{"a claim is followed by the taint", func(_ *Cluster, a *Node) {
+			a.Report.Faults, a.HasRecord = fault(gpuhealth.Reset, "NVLinkError", time.Hour), true
+			a.Record = &Record{UID: a.UID, State: Claimed, Action: v1.HealthActionTaint, Fault: "reset-a2bd5fb6"}
+		}, "", "tainted", "a: record done taint reset-a2bd5fb6 taint true cordon -false"},
+		{"what was undone for a fault that has ended", func(c *Cluster, a *Node) {
+			unreported(c, a)
+			a.Reported, a.Report.Faults = true, fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+			a.Record.Fault, a.Record.Undone = "reset-a2bd5fb6", []string{"reset-1"}
+		}, "", "tainted", "a: record done taint reset-a2bd5fb6 taint - cordon -false"},
+		{"what was approved has ended", func(_ *Cluster, a *Node) { a.Consent = labels.HealthApprove + "reset-1" }, "", "",
+			"a: record - taint - cordon -true"},
 		{"what a user forbids is undone before the agent reports", func(c *Cluster, a *Node) {
 			unreported(c, a)
 			a.Consent = labels.HealthForbid
@@ -127,16 +144,44 @@ func TestVerdicts(t *testing.T) {
 			verdict := plan.Nodes["a"]
 			g.Expect(verdict.Hold).To(Equal(c.hold))
 			g.Expect(verdict.Text).To(Equal(c.text))
+			g.Expect(IsText(verdict.Text)).To(Equal(c.text != ""))
+			done, _, _ := strings.Cut(strings.TrimPrefix(c.text, "still "), ":")
+			g.Expect(verdict.Done).To(Equal(map[string]v1.HealthAction{"tainted": "taint", "cordoned": "cordon"}[done]))
 			step := ""
 			for i := range plan.Steps {
 				if plan.Steps[i].Node == "a" {
 					step = plan.Steps[i].describe()
+					g.Expect(plan.Steps[i].Why).NotTo(BeEmpty())
 				}
 			}
 			g.Expect(step).To(Equal(c.step))
 			g.Expect(plan.Until.IsZero()).To(Equal(c.hold != HoldDwell))
 		})
 	}
+}
+
+// A step that was not carried out leaves what the node shows.
+func TestMissed(t *testing.T) {
+	g, planned := NewWithT(t), Verdict{Hold: HoldDwell, Text: "waits"}
+	node := &Node{UID: "a", Unschedulable: true}
+	node.Record = &Record{UID: "a", State: Done, Action: v1.HealthActionCordon, Fault: "reset-1"}
+	recorded, taints := &Step{}, &Step{Taint: new(true)}
+	g.Expect(planned.Missed(node, recorded, false, "")).To(Equal(planned))
+	g.Expect(planned.Missed(node, taints, false, "")).To(Equal(Verdict{Done: v1.HealthActionCordon}))
+	g.Expect(planned.Missed(node, &Step{Unschedulable: new(true)}, false, "")).
+		To(Equal(Verdict{Done: v1.HealthActionCordon}))
+	for message, text := range map[string]string{
+		"":   "the API server has not answered a change of the node",
+		"no": "the API server has rejected a change of the node: no",
+	} {
+		got := planned.Missed(node, recorded, true, message)
+		g.Expect(got).To(Equal(Verdict{Done: v1.HealthActionCordon, Hold: HoldRejected, Text: text}))
+		g.Expect(IsText(text)).To(BeTrue())
+	}
+	node.Record.UID = "gone"
+	g.Expect(planned.Missed(node, taints, false, "").Done).To(BeEmpty())
+	node.Tainted = true
+	g.Expect(planned.Missed(node, taints, false, "").Done).To(Equal(v1.HealthActionTaint))
 }
 
 // The ID of a fault is what users approve: it must be the same in each release.
