@@ -26,6 +26,17 @@ func TestCRDOutdated(t *testing.T) {
 			t.Errorf("%q does not contain %q", condition.Message, part)
 		}
 	}
+	for want, message := range map[string]string{
+		"does not have spec.a, which this ClusterPolicy sets: the next write drops them": FrozenMessage(
+			[]string{"spec.a", "spec.b"}, []string{"spec.a"}, "gpus"),
+		"does not have spec.a, spec.b, and this ClusterPolicy is not the one that was last applied": FrozenMessage(
+			[]string{"spec.a", "spec.b"}, nil, "gpus"),
+		"does not have spec.x, so that drivers stay as they are": DriversUnreadMessage([]string{"spec.x"}, "gpus"),
+	} {
+		if !strings.Contains(message, want) || !strings.Contains(message, "kubectl -n gpus exec") {
+			t.Errorf("%q does not contain %q", message, want)
+		}
+	}
 	SetCRDOutdated(&status, nil, nil, "gpus")
 	if len(status.Conditions) != 0 {
 		t.Errorf("no field is missing, and the conditions are %v", status.Conditions)
