@@ -115,6 +115,10 @@ func TestCreateFailuresAreReadRarely(t *testing.T) {
 		Reason: "QuotaExceeded", Message: "exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9",
 	}}))
 
+	found := e.failures.Found()
+	e.Expect(e.refresh(9)).To(Equal(10 * time.Second))
+	e.Expect(e.failures.Found()).To(Equal(found), "until the next list")
+
 	var pauses []time.Duration
 	for range 12 {
 		wait, err := e.refresh(9)

@@ -76,11 +76,14 @@ func TestHealthActionsCountNodesInService(t *testing.T) {
 		"its GPUs are usable, but it left": {assess.Assessment{Usable: true}, unknown, false},
 	} {
 		got := HealthNode(&HealthFacts{
-			Node:      &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{test.kubelet}}},
-			Decisions: &plan.Decisions{}, Planned: &plan.NodePlan{}, Assessment: &test.assessment,
+			Node: &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.GPUProduct: "H100"}},
+				Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{test.kubelet}},
+			},
+			Decisions: &plan.Decisions{}, Planned: &plan.NodePlan{NodePool: "pool"}, Assessment: &test.assessment,
 		})
-		if got.InService != test.want {
-			t.Errorf("%s: in service: %t", name, got.InService)
+		if got.InService != test.want || got.Group != "pool/H100" {
+			t.Errorf("%s: in service: %t, of group %s", name, got.InService, got.Group)
 		}
 	}
 }

@@ -74,6 +74,12 @@ func TestFacts(t *testing.T) {
 				f.Pool, f.PoolCoreOS = "rhcos4.18-amd64-418.94.1-0", "418.94.1-0"
 			}),
 		},
+		"in the pool of a kernel": {
+			labels: map[string]string{
+				"nvidia.com/gpu-operator.pool": "a-6.8.0", "nvidia.com/gpu-operator.pool-kernel": "6.8.0",
+			},
+			want: facts(func(f *nodeinfo.Facts) { f.Pool, f.PoolKernel = "a-6.8.0", "6.8.0" }),
+		},
 		"a former GPU node": {
 			labels: map[string]string{"nvidia.com/gpu.present": "true"},
 			want:   facts(func(f *nodeinfo.Facts) { f.WasGPU = true }),
@@ -218,6 +224,14 @@ func TestErrorsStateWhatCouldNotBeRead(t *testing.T) {
 			_, err := observe.PodsOnNode(t.Context(), failing(all), "gpu-operator", "a")
 			return err
 		},
+		"listing the driver DaemonSets": func() error {
+			_, err := observe.DriverDaemonSets(t.Context(), failing(all), "gpu-operator")
+			return err
+		},
+		"listing the failed pods of node a": func() error {
+			_, err := observe.RefusedPods(t.Context(), failing(all), "a", "gpu-operator", now)
+			return err
+		},
 		"listing ClusterPolicies": func() error {
 			_, _, err := observe.Policies(t.Context(), failing(all))
 			return err
@@ -228,6 +242,19 @@ func TestErrorsStateWhatCouldNotBeRead(t *testing.T) {
 			NewWithT(t).Expect(read()).To(MatchError(what + ": no cache"))
 		})
 	}
+}
+
+func TestDriverDaemonSets(t *testing.T) {
+	g, objects := NewWithT(t), fake.NewClientBuilder().WithScheme(newScheme(t))
+	for name, of := range map[string][2]string{
+		"nvidia-driver": {"gpu-operator", "nvidia-driver"}, "dcgm": {"gpu-operator", "dcgm"}, "copy": {"b", "nvidia-driver"},
+	} {
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: of[0], Name: name}}
+		ds.Labels = map[string]string{"app.kubernetes.io/component": of[1]}
+		objects.WithObjects(ds)
+	}
+	g.Expect(observe.DriverDaemonSets(t.Context(), objects.Build(), "gpu-operator")).
+		To(ConsistOf(HaveField("Name", "nvidia-driver")))
 }
 
 func TestOnePolicyIsActive(t *testing.T) {

@@ -27,6 +27,10 @@ func TestConfigurationOfOpenShift(t *testing.T) {
 			group + version + ", status: {history: [{state: Completed, version: 4.20.0-rc.1}]}",
 			operand.OpenShiftCluster{Version: "4.20"},
 		},
+		"a release without a patch": {
+			group + version + ", status: {history: [{state: Completed, version: '4.18'}]}",
+			operand.OpenShiftCluster{Version: "4.18"},
+		},
 		"the first installation":  {object: group + version + ", status: {history: [{state: Partial, version: 4.19.0}]}"},
 		"no status":               {object: group + version},
 		"malformed":               {object: group + version + ", status: {history: [a, {state: Completed, version: {}}]}"},

@@ -60,6 +60,8 @@ func TestContentsOfTrimmedReferences(t *testing.T) {
 		object, isObject := trimmed.(client.Object)
 		g.Expect(isObject).To(BeTrue())
 		g.Expect(object).To(HaveField("Data", BeEmpty()))
+		g.Expect(object.GetUID()).To(Equal(trimmedMeta.UID))
+		g.Expect(object.GetResourceVersion()).To(Equal(trimmedMeta.ResourceVersion))
 		reader := fake.NewClientBuilder().WithObjects(object).Build()
 		reference := operand.Reference{Kind: operand.ConfigMap, Name: "a"}
 		contents, err := observe.Contents(t.Context(), reader, "gpu-operator", []operand.Reference{

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
@@ -95,11 +96,29 @@ func TestMissingFields(t *testing.T) {
 				ownCRD(t, test.without...),
 			).Build()
 			schema := observe.Schema{Definition: crd.OfClusterPolicy(), Cached: reader, Live: reader}
-			got, err := schema.MissingFields(t.Context())
+			got, err := schema.MissingFieldsLive(t.Context())
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
 				t.Errorf("%v, -want +got:\n%s", err, diff)
 			}
+			spec := v1.ClusterPolicySpec{
+				GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}, Driver: &v1.DriverSpec{KernelModuleType: v1.KernelModuleOpen},
+			}
+			spec.Driver.Env = []v1.EnvVar{{Name: "A", Value: "b"}}
+			dropped, err := schema.DroppedFields(spec)
+			if diff := cmp.Diff(test.want, dropped); diff != "" || err != nil {
+				t.Errorf("of a spec: %v, -want +got:\n%s", err, diff)
+			}
+			if dropped, err := schema.DroppedFields(v1.ClusterPolicySpec{}); len(dropped) > 0 || err != nil {
+				t.Errorf("of an empty spec: %v, %v", dropped, err)
+			}
 		})
+	}
+}
+
+func TestSpecFields(t *testing.T) {
+	got := observe.SpecFields([]string{"spec", "spec.driver", "specific", "status.nodes"})
+	if diff := cmp.Diff([]string{"spec", "spec.driver"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

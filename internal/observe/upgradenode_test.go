@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
 // A record that cannot be decoded may be that of a cordon, so it is told from none.
@@ -46,7 +47,12 @@ func TestSinceWhenANodeReports(t *testing.T) {
 		object := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(since)},
 		}}}
-		node, _ := observe.UpgradeNode(&observe.UpgradeFacts{Node: object})
+		object.Status.NodeInfo.BootID = "b-1"
+		// What is wanted of the node may not be known yet.
+		node, _ := observe.UpgradeNode(&observe.UpgradeFacts{Node: object, Decisions: &plan.Decisions{}})
+		if node.BootID != "b-1" {
+			t.Errorf("got the boot %q", node.BootID)
+		}
 		if got := [2]time.Time{node.ReadySince, node.NotReadySince}; got != want {
 			t.Errorf("Ready is %s: got %v, want %v", status, got, want)
 		}
