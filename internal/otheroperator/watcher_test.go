@@ -3,6 +3,7 @@ package otheroperator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -39,6 +40,7 @@ type env struct {
 	// listErr is the API server's answer to lists; nil to answer them.
 	listErr        error
 	watchErr       error
+	watchEnds      bool
 	lists, watches atomic.Int32
 	reviews        *reviews
 }
@@ -162,10 +164,20 @@ func TestMessage(t *testing.T) {
 		"(image nvcr.io/nvidia/gpu-operator:v26.3.1): this operator changes nothing until that is gone. Migrate with " +
 		"kubectl gpu migrate, as docs/migration.md describes, or stop it with " +
 		"kubectl -n nvidia scale deployment gpu-operator --replicas=0; --take-over does not wait for that"))
-	e = newEnv(t)
-	e.Expect(e.client.Create(t.Context(), nvidiasPod(func(pod *corev1.Pod) { pod.OwnerReferences = nil }))).To(Succeed())
-	e.Expect(e.check().Message).To(And(HavePrefix("Pod gpu-operator-6d5f-x2k in namespace nvidia "),
-		ContainSubstring("stop it with kubectl -n nvidia delete pod gpu-operator-6d5f-x2k;")))
+	for _, withoutDeployment := range []func(*corev1.Pod){
+		func(pod *corev1.Pod) { pod.OwnerReferences = nil },
+		func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "Job" },
+		func(pod *corev1.Pod) {
+			delete(pod.Labels, "pod-template-hash")
+			pod.OwnerReferences[0].Name = "gpu-operator-"
+		},
+		func(pod *corev1.Pod) { pod.Labels["pod-template-hash"] = "another" },
+	} {
+		e = newEnv(t)
+		e.Expect(e.client.Create(t.Context(), nvidiasPod(withoutDeployment))).To(Succeed())
+		e.Expect(e.check().Message).To(And(HavePrefix("Pod gpu-operator-6d5f-x2k in namespace nvidia "),
+			ContainSubstring("stop it with kubectl -n nvidia delete pod gpu-operator-6d5f-x2k;")))
+	}
 }
 
 // The pod that this project ships is not taken for NVIDIA's.
@@ -232,6 +244,15 @@ func (e *env) watch(
 		return nil, e.watchErr
 	}
 	defer e.watches.Add(1)
+	asked := (&client.ListOptions{}).ApplyOptions(options)
+	if raw := asked.Raw; raw == nil || !raw.AllowWatchBookmarks {
+		return nil, fmt.Errorf("a watch that cannot be resumed: %+v", raw)
+	}
+	if e.watchEnds {
+		ended := watch.NewFake()
+		ended.Stop()
+		return ended, nil
+	}
 	return e.client.Watch(ctx, list, options...)
 }
 
@@ -253,20 +274,25 @@ func TestStart(t *testing.T) {
 	e.Expect(e.watcher.NeedLeaderElection()).To(BeFalse())
 }
 
-// A watch that fails is not retried in a loop.
+// A watch that fails, or ends at once, is not retried in a loop.
 func TestFailedWatch(t *testing.T) {
-	e := newEnv(t)
-	e.watchErr = errors.New("injected")
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- e.watcher.Start(ctx) }()
-	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
-	e.Expect(e.lists.Load()).To(BeEquivalentTo(1))
-	e.Expect(e.client.Create(t.Context(), nvidiasPod(nil))).To(Succeed())
-	e.clock.Step(30 * time.Second)
-	e.Eventually(e.watcher.Events()).Should(Receive())
-	cancel()
-	e.Eventually(done).Should(Receive(BeNil()))
+	for _, ends := range []bool{false, true} {
+		e := newEnv(t)
+		e.watchErr, e.watchEnds = errors.New("injected"), ends
+		if ends {
+			e.watchErr = nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.watcher.Start(ctx) }()
+		e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+		e.Expect(e.lists.Load()).To(BeEquivalentTo(1))
+		e.Expect(e.client.Create(t.Context(), nvidiasPod(nil))).To(Succeed())
+		e.clock.Step(30 * time.Second)
+		e.Eventually(e.watcher.Events()).Should(Receive())
+		cancel()
+		e.Eventually(done).Should(Receive(BeNil()))
+	}
 }
 
 // A watch that reports an error, such as that its version is too old, is followed by a list without a delay.
