@@ -154,6 +154,7 @@ func TestClaimHolds(t *testing.T) {
 			status := &resourcev1.ResourceClaimStatus{Allocation: &resourcev1.AllocationResult{}}
 			status.Allocation.Devices.Results = test.devices
 			g.Expect(gpuuse.ClaimHolds(status)).To(Equal(test.want))
+			g.Expect(gpuuse.ClaimReaches(status)).To(Equal(test.want || name == "a GPU as an admin"))
 		})
 	}
 	NewWithT(t).Expect(gpuuse.ClaimHolds(&resourcev1.ResourceClaimStatus{})).To(BeFalse(), "it is not allocated")

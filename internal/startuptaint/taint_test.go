@@ -157,3 +157,15 @@ func TestStartupTaints(t *testing.T) {
 		})
 	}
 }
+
+func TestTaintsOfTheSpec(t *testing.T) {
+	g := NewWithT(t)
+	for effect, want := range map[corev1.TaintEffect]bool{"NoSchedule": true, "NoExecute": false} {
+		spec := v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "a", Effect: effect}}}
+		g.Expect(startuptaint.HasRestorable(spec)).To(Equal(want))
+	}
+	a, b := corev1.Taint{Key: "a", Effect: "NoSchedule"}, corev1.Taint{Key: "b", Value: "c", Effect: "NoExecute"}
+	g.Expect(startuptaint.Difference([]corev1.Taint{a, b}, nil)).To(Equal("a:NoSchedule, b:NoExecute"))
+	g.Expect(startuptaint.Difference([]corev1.Taint{a, b}, []corev1.Taint{{Key: "b", Effect: "NoExecute"}, b})).
+		To(Equal("a:NoSchedule"))
+}

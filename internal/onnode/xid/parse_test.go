@@ -66,6 +66,12 @@ func TestParse(t *testing.T) {
 			line:     "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Data {0x00140004, 0x00100000}",
 			isNoCase: true,
 		},
+		"an error of an NVSwitch without a domain": {
+			line: "nvidia-nvswitch3: SXid (PCI:c1:00.0): 12028, Fatal, x", isNoCase: true,
+		},
+		"number 0 of an NVSwitch": {
+			line: "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 0, Fatal, x", isNoCase: true,
+		},
 		"a reset": {
 			line: "gpu-operator: GPU 0000:1b:00.0 has been reset", program: true,
 			want: xid.Event{PCI: "0000:1b:00.0", Reset: true},

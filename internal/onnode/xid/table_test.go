@@ -55,6 +55,8 @@ func TestUnknownXidsAreWatched(t *testing.T) {
 		rule := xid.Lookup(number)
 		NewWithT(t).Expect(rule.Class).To(Equal(gpuhealth.Watch), "Xid %d", number)
 		NewWithT(t).Expect(rule.Reason).To(BeEmpty(), "Xid %d", number)
+		NewWithT(t).Expect(rule.Numbers).To(ContainElement(number))
+		NewWithT(t).Expect(rule.Meaning).NotTo(BeEmpty(), "Xid %d", number)
 	}
 }
 
@@ -65,18 +67,23 @@ func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	reasons := []string{xid.ReasonSwitch}
 	for _, rule := range xid.Table() {
+		g.Expect(rule.Repeat.Count > 0).To(Equal(rule.Repeat.Reason != ""), "%v", rule)
 		for _, reason := range []string{rule.Reason, rule.Repeat.Reason} {
 			if reason != "" {
 				reasons = append(reasons, reason)
 			}
 		}
 	}
-	for _, action := range []xid.Action{
-		xid.ActionReset, xid.ActionReboot, xid.ActionDrainPeers, xid.ActionDrainAndReset, xid.ActionRecoverFabric,
+	for action, class := range map[xid.Action]gpuhealth.Class{
+		"None": gpuhealth.Watch, "GPU Reset Required": gpuhealth.Reset, "Drain P2P": gpuhealth.Reset,
+		"Drain and Reset": gpuhealth.Reset, "Node Reboot Required": gpuhealth.Reboot, "Recover Fabric": gpuhealth.Infra,
 	} {
 		rule, known := action.Rule()
 		g.Expect(known).To(BeTrue())
-		reasons = append(reasons, rule.Reason)
+		g.Expect(rule.Class).To(Equal(class), string(action))
+		if action != xid.ActionNone {
+			reasons = append(reasons, rule.Reason)
+		}
 	}
 	for _, reason := range reasons {
 		g.Expect(strings.Contains(string(declared), "Reason"+reason+" = \""+reason+"\"")).To(BeTrue(), reason)
