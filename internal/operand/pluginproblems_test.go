@@ -178,3 +178,37 @@ func TestCheckPluginConfig(t *testing.T) {
 		})
 	}
 }
+
+// Nodes without the label get the key of the spec, the only one, or that of NVIDIA's documentation.
+func TestCommonPluginConfig(t *testing.T) {
+	for name, test := range map[string]struct {
+		common, label string
+		keys          []string
+		sharing, off  bool
+		key, source   string
+		problem       bool
+	}{
+		"of the spec":  {common: "a", keys: []string{"a", "b"}, key: "a", source: "configs/a"},
+		"the only one": {keys: []string{"b"}, key: "b", source: "configs/b"},
+		"the usual":    {keys: []string{"a", "any"}, key: "any", source: "configs/any"},
+		"none":         {keys: []string{"a", "b"}, problem: true},
+		"by the label": {keys: []string{"a", "b"}, label: "b", source: "configs/b", problem: true},
+		"sharing":      {common: "a", keys: []string{"a"}, key: "a", sharing: true},
+		"no plugin":    {common: "a", keys: []string{"a"}, key: "a", off: true},
+	} {
+		in := configured(test.common, nil)
+		in.Contents[configs] = operand.Content{Keys: test.keys, KeyDigests: map[string]string{"a": "da", "b": "db"}}
+		if test.sharing {
+			in.Spec.Sharing = &v1.SharingSpec{}
+		}
+		*in.Spec.DevicePlugin.Enabled = !test.off
+		if key, problem := in.DefaultPluginConfig(); key != test.key || (problem != "") != test.problem {
+			t.Errorf("%s: got %q, %q", name, key, problem)
+		}
+		got := in.PluginConfigFor(test.label)
+		digest := map[string]string{"configs/a": "da", "configs/b": "db"}[test.source]
+		if got != (operand.NodePluginConfig{Source: test.source, Digest: digest}) {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
