@@ -45,9 +45,10 @@ func (l *listed) imports(path string) bool {
 		slices.Contains(l.XTestImports, path)
 }
 
-// world is what go list found: the packages of the patterns, and the export data of all that they import.
+// world is what go list found: the packages of the patterns, what each package imports, and the export data of all.
 type world struct {
 	packages []*listed
+	imported map[string][]string
 	exports  map[string]string
 	importer types.Importer
 }
@@ -62,7 +63,7 @@ func list(ctx context.Context, patterns []string) (*world, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
-	w := &world{exports: map[string]string{}}
+	w := &world{imported: map[string][]string{}, exports: map[string]string{}}
 	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
 		l := &listed{}
 		if err := decoder.Decode(l); errors.Is(err, io.EOF) {
@@ -70,7 +71,7 @@ func list(ctx context.Context, patterns []string) (*world, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("go list: %w", err)
 		}
-		w.exports[l.ImportPath] = l.Export
+		w.exports[l.ImportPath], w.imported[l.ImportPath] = l.Export, l.Imports
 		// What cgo writes cannot be checked here; the standard library is what the switch imports.
 		if !l.DepOnly && len(l.CgoFiles) == 0 && l.Module != nil {
 			w.packages = append(w.packages, l)
@@ -80,6 +81,22 @@ func list(ctx context.Context, patterns []string) (*world, error) {
 		return os.Open(w.exports[path])
 	})
 	return w, nil
+}
+
+// reaches reports whether a package or its tests import another one, or a package that does.
+func (w *world) reaches(l *listed, path string) bool {
+	seen := map[string]bool{}
+	for left := slices.Concat(l.Imports, l.TestImports, l.XTestImports); len(left) > 0; {
+		next := left[0]
+		if left = left[1:]; next == path {
+			return true
+		}
+		if !seen[next] {
+			seen[next] = true
+			left = append(left, w.imported[next]...)
+		}
+	}
+	return false
 }
 
 // source is a file of a package.

@@ -61,7 +61,7 @@ func parse(args []string) (*choice, error) {
 		"expression matches")
 	flags.BoolVar(&c.list, "list", false, "list the chosen mutants and run nothing")
 	flags.BoolVar(&c.importers, "importers", false,
-		"judge what is live by the tests of the given packages that import the changed one, too")
+		"judge what is live by the tests of the given packages that import the changed one, also through others")
 	flags.BoolVar(&c.suites, "suites", false, "also run the tests that -short leaves out, such as those on an API server")
 	flags.DurationVar(&c.budget, "budget", 0, "time after which no further mutant is tried; 0 is none")
 	flags.Float64Var(&c.most, "most", 0, "percentage of live mutants above which the command fails")
@@ -210,7 +210,7 @@ func (r *runner) inPackage(ctx context.Context, l *listed) error {
 func (r *runner) importersOf(p *loaded) []*listed {
 	var importers []*listed
 	for _, l := range r.world.packages {
-		if r.importers && l.imports(p.ImportPath) && l.ImportPath != p.ImportPath {
+		if r.importers && r.world.reaches(l, p.ImportPath) && l.ImportPath != p.ImportPath {
 			importers = append(importers, l)
 		}
 	}

@@ -174,23 +174,24 @@ func TestOne(t *testing.T) {
 	}
 }
 `,
+	"via/via.go": "package via\n\nimport \"example.com/m/m\"\n\nvar Outside = m.Outside\n",
 	"user/user_test.go": `package user
 
 import (
 	"testing"
 
-	"example.com/m/m"
+	"example.com/m/via"
 )
 
 func TestOutside(t *testing.T) {
-	if m.Outside() != 4 {
+	if via.Outside() != 4 {
 		t.Fatal()
 	}
 }
 `,
 }
 
-// Tests judge each mutant, first those of its package, then those of an importer.
+// Tests judge each mutant, first those of its package, then those of a package that imports it through another one.
 func TestJudge(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
