@@ -54,12 +54,19 @@ func TestGlobalReachesEveryContainer(t *testing.T) {
 							t.Errorf("%s has the pull secret %s %d times", operand, secret, n)
 						}
 					}
+					trusts := map[string]int{}
 					for _, c := range containers(pod) {
+						trusts[c.Name] = countMounts(pod, c, "authorities")
 						where := string(operand) + "/" + c.Name
 						checkImages(t, where, c)
 						checkProxy(t, where, c)
 						checkCertificates(t, where, pod, c)
 						seen++
+					}
+					for _, module := range []string{"nvidia-fs-ctr", "nvidia-gdrcopy-ctr"} {
+						if n, exists := trusts[module]; exists && n != trusts["nvidia-driver-ctr"] {
+							t.Errorf("%s has the certificates at %d places, the driver at %d", module, n, trusts["nvidia-driver-ctr"])
+						}
 					}
 					ofInit += len(pod.InitContainers)
 				}
@@ -69,6 +76,19 @@ func TestGlobalReachesEveryContainer(t *testing.T) {
 	if seen < 100 || ofInit < 50 {
 		t.Errorf("looked at %d containers and %d init containers only: the check is broken", seen, ofInit)
 	}
+}
+
+// countMounts returns at how many places the container has the ConfigMap.
+func countMounts(pod *corev1.PodSpec, c corev1.Container, configMap string) int {
+	count := 0
+	for _, mount := range c.VolumeMounts {
+		if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Name == mount.Name && v.ConfigMap != nil && v.ConfigMap.Name == configMap
+		}) {
+			count++
+		}
+	}
+	return count
 }
 
 func countSecrets(pod *corev1.PodSpec, name string) int {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
@@ -29,8 +30,11 @@ func inTeam(team string, facts nodeinfo.Facts) nodeinfo.Facts {
 var differingPools = []v1.NodePoolSpec{
 	{
 		Name: "a100", NodeSelector: v1.NodePoolSelector{"example.com/team": "a"},
-		MIG:    &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
-		Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590"}, KernelModuleType: v1.KernelModuleOpen},
+		MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+		Driver: &v1.NodePoolDriverSpec{
+			ImageSpec: v1.ImageSpec{Version: "590"}, KernelModuleType: v1.KernelModuleOpen,
+			PodSecurityContext: &corev1.PodSecurityContext{FSGroup: new(int64(2))},
+		},
 	},
 	{
 		Name:         "shared",
@@ -105,6 +109,10 @@ func TestAClusterWithEveryVariantIsStable(t *testing.T) {
 	for name, sets := range s.daemonSets(t) {
 		for _, ds := range sets {
 			counts[fmt.Sprintf("%s of %q", name, ds.Labels[poolLabel])]++
+			context := ds.Spec.Template.Spec.SecurityContext
+			if own := name == "driver" && ds.Labels[poolLabel] == "a100"; own != (context != nil && context.FSGroup != nil) {
+				t.Errorf("%s of %q has the security context %v", name, ds.Labels[poolLabel], context)
+			}
 		}
 	}
 	wanted := map[string]int{
