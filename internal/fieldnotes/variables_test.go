@@ -25,6 +25,33 @@ func TestFieldsThatCannotWork(t *testing.T) {
 		"a metrics file of the image": {
 			"{dcgmExporter: {env: [{name: DCGM_EXPORTER_COLLECTORS, value: /etc/dcgm-exporter/default-counters.csv}]}}", "",
 		},
+		"metrics beside the configured file": {
+			"{dcgmExporter: {config: {name: a}, env: [{name: DCGM_EXPORTER_CONFIGMAP_DATA, value: 'a:b'}]}}",
+			"spec.dcgmExporter.env: DCGM_EXPORTER_CONFIGMAP_DATA takes the place of spec.dcgmExporter.config",
+		},
+		"no metrics beside it": {
+			"{dcgmExporter: {config: {name: a}, env: [{name: DCGM_EXPORTER_CONFIGMAP_DATA, value: none}]}}", "",
+		},
+		"metrics alone": {"{dcgmExporter: {env: [{name: DCGM_EXPORTER_CONFIGMAP_DATA, value: 'a:b'}]}}", ""},
+		"a directory of jobs that is not mounted": {
+			"{dcgmExporter: {env: [{name: DCGM_HPC_JOB_MAPPING_DIR, value: /jobs}]}}",
+			"spec.dcgmExporter.env: DCGM_HPC_JOB_MAPPING_DIR names a directory that is not mounted",
+		},
+		"the directory of jobs": {"{dcgmExporter: {hpcJobMapping: {enabled: true, directory: /jobs}, " +
+			"env: [{name: DCGM_HPC_JOB_MAPPING_DIR, value: /jobs}]}}", ""},
+		"a directory of MPS that is not mounted": {
+			"{devicePlugin: {env: [{name: MPS_ROOT, value: /a}]}}", "spec.devicePlugin.env: MPS_ROOT names a directory",
+		},
+		"the directory of MPS": {"{devicePlugin: {mps: {root: /a}, env: [{name: MPS_ROOT, value: /a}]}}", ""},
+		"pods that a drain evicts": {
+			"{driver: {upgradePolicy: {drain: {enable: true, podSelector: a=b}}}}", "",
+		},
+		"a tag of NVIDIA's registry without v": {
+			"{toolkit: {repository: nvcr.io/nvidia/k8s, version: 1.20.0}}", "spec.toolkit.version: is 1.20.0",
+		},
+		"pod labels that are not decided": {
+			"{dcgmExporter: {enablePodLabels: true, podLabelAllowlistRegex: [a]}}", "",
+		},
 		"volume mounts that the toolkit does not accept": {
 			"{" + slices + "}", "spec.devicePlugin.env: DEVICE_LIST_STRATEGY has volume-mounts",
 		},
