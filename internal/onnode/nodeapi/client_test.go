@@ -71,7 +71,9 @@ func TestResources(t *testing.T) {
 			})
 			client, err := nodeapi.InCluster(dir)
 			g.Expect(err).NotTo(HaveOccurred())
+			read, readErr := nodeapi.ResourcesReader(dir, "node-a")(t.Context())
 			got, err := client.Resources(t.Context(), "node-a")
+			g.Expect([]any{read, readErr}).To(Equal([]any{got, err}))
 			if tc.err != "" {
 				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
 				return

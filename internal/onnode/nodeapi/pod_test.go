@@ -113,6 +113,14 @@ func TestDeletePodDeletesTheOneThatWasRead(t *testing.T) {
 	}
 }
 
+func TestOnNode(t *testing.T) {
+	g := NewWithT(t)
+	text, err := json.Marshal(nodeapi.OnNode("node-a"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(text)).To(MatchJSON(`{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+		"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}]}}}`))
+}
+
 func TestAwaitPodGone(t *testing.T) {
 	const exists = `{"metadata":{"name":"v","uid":"u-1","resourceVersion":"9"}}`
 	tests := map[string]struct {
@@ -128,6 +136,9 @@ func TestAwaitPodGone(t *testing.T) {
 		"ends with its deletion": {status: 200, now: exists,
 			events: `{"type":"MODIFIED","object":` + exists + `}{"type":"DELETED","object":` + exists + `}`},
 		"fails if it may not be read": {status: 403, now: "{}", err: "refuses GET " + podPath + " (403 Forbidden)"},
+		"fails if an object is malformed": {
+			status: 200, now: exists, events: `{"type":"MODIFIED","object":[]}`, err: "cannot unmarshal",
+		},
 		"fails if the watch ends before": {status: 200, now: exists,
 			events: `{"type":"MODIFIED","object":` + exists + `}`, err: "the watch of " + podPath + " ended: EOF"},
 	}

@@ -34,6 +34,7 @@ func TestAwaitNode(t *testing.T) {
 		"fails if the Node is deleted": {status: 200,
 			events: `{"type":"DELETED","object":` + without + `}`,
 			err:    "the watch of /api/v1/nodes/node-a ended: it was deleted"},
+		"ends if its last state is enough": {status: 200, events: `{"type":"DELETED","object":` + with + `}`},
 		"fails with the API server's reason": {status: 200,
 			events: `{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version: 7 (9)"}}`,
 			err:    "the watch of /api/v1/nodes/node-a ended: too old resource version: 7 (9)"},
@@ -65,6 +66,7 @@ func TestAwaitNode(t *testing.T) {
 			client, err := nodeapi.InCluster(dir)
 			g.Expect(err).NotTo(HaveOccurred())
 			err = client.AwaitNode(t.Context(), "node-a", "7", hasGPU)
+			g.Expect(nodeapi.IsForbidden(err)).To(Equal(tc.status == http.StatusForbidden))
 			if tc.err != "" {
 				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
 				return
