@@ -63,6 +63,13 @@ func TestCheck(t *testing.T) {
 					"set GFD_SLEEP_INTERVAL in spec.gfd.env"),
 			},
 		},
+		"a duration in nanoseconds": {
+			text: "version: v1\nmigStrategy: mixed\nflags: {gfd: {sleepInterval: 5000000000}}\n", want: problems{
+				ignored(2, "migStrategy is ignored: set spec.mig.strategy"),
+				ignored(3, "flags.gfd.sleepInterval has no effect, as a variable of the container has precedence: "+
+					"set GFD_SLEEP_INTERVAL in spec.gfd.env"),
+			},
+		},
 		"keys that nothing reads": {
 			text: "version: v1\nflags:\n  nvidiaDriverRoot: /a\n  gdsEnabled: false\n  gdrcopyEnabled: true\n" +
 				"  plugin: {cdiAnnotationPrefix: a/, containerDriverRoot: /driver-root}\n" +
@@ -476,7 +483,7 @@ func TestIsPluginFile(t *testing.T) {
 		"version: v1\nsharing: {}\n": true, "flags: {a: b}": true, "timeSlicing: {replicas: 4}": true,
 		"version: v1\nmig-configs: {}\n": false, "": false, "{": false, "sharing: {": true, "no flags": false,
 		"version: v1\nshareing: {}\n": true, "version: v1\nsystemd-services: []\n": false, "imex: {}": false,
-		"- a": false, "text": false, "Sharing: {}": true, "SHAREING: {}": false,
+		"[sharing, a]": false, "# sharing": false, "- a": false, "text": false, "Sharing: {}": true, "SHAREING: {}": false,
 	} {
 		if got := pluginfile.IsPluginFile([]byte(text)); got != want {
 			t.Errorf("%q: %t", text, got)
