@@ -142,7 +142,8 @@ spec:
     args: [-u, "admin:PLANTED-user4"]
   - name: redis
     command: [redis-cli, -a, PLANTED-redis]
-  password: {value: PLANTED-nested}
+  password: {value: PLANTED-nested, note: stays-here}
+  dbPassword: PLANTED-field
 `
 
 func TestObjects(t *testing.T) {
@@ -156,7 +157,7 @@ func TestObjects(t *testing.T) {
 	for _, kept := range []string{
 		"name: registry-secret", "name: my-secret", "key: nvidia.com/gpu", "value: all", "digest: abc", "- --level\n",
 		"- -s\n", "image: docker.io/curlimages/curl:8",
-		"http://[redacted]@proxy:3128", "serviceAccountName: reader",
+		"http://[redacted]@proxy:3128", "serviceAccountName: reader", "note: stays-here", "dbPassword: '[redacted]'",
 	} {
 		g.Expect(string(text)).To(ContainSubstring(kept))
 	}
@@ -196,6 +197,7 @@ func TestBase64IsRemoved(t *testing.T) {
 	for name, plain := range map[string]string{
 		"a password's line": "password=" + secret, "a user and a password": "admin:" + secret,
 		"a URL": "https://u:" + secret + "@host/", "a flag": "-u me -p " + secret,
+		"a file": "a: b\r\n\tpassword=" + secret + "\nb: c\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, r := NewWithT(t), redact.New()
@@ -208,6 +210,8 @@ func TestBase64IsRemoved(t *testing.T) {
 	_ = r.Text("DB_PASSWORD=" + secret)
 	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
 	g.Expect(r.Finish("a bare one: " + encoded)).NotTo(ContainSubstring(strings.TrimRight(encoded, "=")))
+	_ = r.Text("DB_PASSWORD=correcthorsebatterystaple OTHER_PASSWORD=driver")
+	g.Expect(r.Finish("the driver has correcthorsebatterystaple")).To(Equal("the driver has [redacted]"))
 	for _, kept := range []string{
 		"bm90aGluZyBzZWNyZXQgaGVyZQ==", "0123456789abcdef0123456789abcdef", "NVIDIA-H100-80GB-HBM3",
 		"iptables -p tcp --dport 80",
