@@ -23,6 +23,12 @@ func TestWhatIsWrongIsAnError(t *testing.T) {
 		"asset health-agent/0400_service.yaml: ": func() error {
 			return manifest.AddContainer(&corev1.PodSpec{}, "health-agent/0400_service.yaml", nil, 0)
 		},
+		"the pod has a different volume shared-nvidia-driver-toolkit": func() error {
+			pod := &corev1.PodSpec{Volumes: []corev1.Volume{{Name: "shared-nvidia-driver-toolkit"}}}
+			values := map[string]any{"DriverToolkit": map[string]any{"Image": "a", "Release": "b"}}
+			return manifest.AddContainer(pod, "driver/containers/openshift-driver-toolkit-ctr.yaml",
+				map[string]any{"Values": values}, 0)
+		},
 		"kind example.com/v1, Kind=A is not supported in assets": func() error {
 			files := manifest.DecodedFiles{}
 			_, err := files.Objects([]byte("apiVersion: example.com/v1\nkind: A\n"))
