@@ -21,7 +21,7 @@ func TestRefusedPods(t *testing.T) {
 	status := func(at time.Time, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
 			Manager: "kubelet", Operation: "Update", APIVersion: "v1", Subresource: "status",
-			Time: &metav1.Time{Time: at}, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			Time: &metav1.Time{Time: at}, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 		}
 	}
 	const reason = `{"f:status":{"f:reason":{}}}`
