@@ -42,8 +42,8 @@ reason, to the log and to the termination message. Kernel modules are listed the
 something could not be removed; a further run continues.
 
 A container runtime that still runs with the toolkit's programs, although its configuration does not name them any
-more, is told once to read it again by SIGHUP. containerd ends by it, and its supervisor starts it again: its
-containers keep running. This needs hostPID.`,
+more, gets SIGHUP once, to reload it. containerd ends by that, and its supervisor restarts it: its containers keep
+running. This needs hostPID.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return c.run() },
 	}
@@ -120,7 +120,7 @@ func (c *hostCleanup) clean(ctx context.Context, log *slog.Logger) (cleanup.Repo
 			log.Info("removed", "path", path)
 		}
 		for _, socket := range report.Reloaded {
-			log.Info("the container runtime still had the toolkit's programs and was told to read its configuration again",
+			log.Info("the container runtime still had the toolkit's programs, and got SIGHUP to reload its configuration",
 				"socket", socket)
 		}
 		c.Reloaded = append(c.Reloaded, report.Reloaded...)

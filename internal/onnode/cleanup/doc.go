@@ -10,7 +10,7 @@
 //   - a mount point, a socket that is served, a lock that is held: in use;
 //   - the toolkit's programs, while a container was created with them (it could not be stopped without them) or the
 //     container runtime uses them for all containers; a runtime that still does so, although its configuration does not
-//     say so any more, is told to read it again;
+//     say so any more, gets SIGHUP to reload it;
 //   - a file with a name of the list that is not what the list says, and a directory with files that are not listed.
 //
 // No symbolic link is followed, with one exception: the directories of the operating system above those of the stack

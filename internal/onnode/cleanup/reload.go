@@ -31,7 +31,7 @@ func (r *run) reloadRuntimes() {
 	}
 }
 
-// reloadRuntime does so for one socket. Each is told once: a restart may end the cluster's API server for seconds.
+// reloadRuntime does so for one socket. Each gets the signal once: a restart may end the API server for seconds.
 func (r *run) reloadRuntime(socket string) {
 	program := hostruntime.ProgramOf(socket)
 	answer, err := r.ask(program, socket)
@@ -45,13 +45,13 @@ func (r *run) reloadRuntime(socket string) {
 	case !bytes.Contains(answer.Config, []byte(r.programs())):
 		return
 	}
-	told := slices.Contains(r.options.Reloaded, socket)
+	signalled := slices.Contains(r.options.Reloaded, socket)
 	v := verdict{
 		why: fmt.Sprintf("%s still has programs in %s among its runtimes; restart it",
 			r.host.describe(strconv.Itoa(answer.PID)), r.programs()),
-		busy: told,
+		busy: signalled,
 	}
-	if told || r.options.KeepRuntimes {
+	if signalled || r.options.KeepRuntimes {
 		// Docker drops some settings only when it is restarted, and that ends containers.
 		r.leaveRuntime(socket, hasDefault(answer.Config), v)
 		return

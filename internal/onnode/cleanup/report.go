@@ -10,7 +10,7 @@ import (
 type Report struct {
 	// Removed are paths on the host, in the order of their removal.
 	Removed []string
-	// Reloaded are the sockets of the container runtimes that were told to read their configuration again.
+	// Reloaded are the sockets of the container runtimes that got SIGHUP to reload their configuration.
 	Reloaded []string
 	// Left is what stays, in the order of the list.
 	Left []Left

@@ -24,7 +24,7 @@ type Options struct {
 	RuntimeFiles, RuntimeSockets []string
 	// KeepRuntimes: container runtimes that still run with what they have read from the toolkit are only reported.
 	KeepRuntimes bool
-	// Reloaded are the sockets of the container runtimes that an earlier run has told to read their configuration again.
+	// Reloaded are the sockets of the container runtimes to which an earlier run has sent SIGHUP.
 	Reloaded []string
 	// MountInfo is the file with the mounts of this process.
 	MountInfo string

@@ -12,8 +12,8 @@ var (
 	errOther  = errors.New("another program listens on its socket")
 )
 
-// Reload makes the process that has answered read its configuration. CRI-O and Docker do so when they are told.
-// containerd ends and is started again by its supervisor, as when the toolkit tells it; its containers keep running.
+// Reload makes the process that has answered read its configuration. CRI-O and Docker do so at SIGHUP.
+// containerd ends by it, as by the toolkit's signal, and its supervisor restarts it; its containers keep running.
 // nameOf returns the name of the program of a process.
 func (p Program) Reload(answer Answer, nameOf func(pid int) string) error {
 	if answer.PID == 0 {
