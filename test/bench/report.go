@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/test/resultfile"
 )
 
 // print prints the result of a phase.
@@ -160,13 +161,5 @@ func (k kept) writeTo(file string) error {
 }
 
 func (k kept) insert(text []byte) []byte {
-	begin := fmt.Appendf(nil, "<!-- %s: written by make bench -->\n", k.title(k.Nodes))
-	end := fmt.Appendf(nil, "<!-- end of %s -->\n", k.title(k.Nodes))
-	block := slices.Concat(begin, []byte(k.table()), end)
-	before, rest, found := bytes.Cut(text, begin)
-	if !found {
-		return slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"), block)
-	}
-	_, after, _ := bytes.Cut(rest, end)
-	return slices.Concat(before, block, after)
+	return resultfile.ReplacePart(text, k.title(k.Nodes), "make bench", k.table())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/test/campaign/invariant"
+	"github.com/clusterpolicy/gpu-operator/test/resultfile"
 )
 
 // tally counts the results of the points of a row.
@@ -44,12 +45,11 @@ func quantile(sorted []float64, part float64) float64 {
 	return sorted[int(part*float64(len(sorted)-1))]
 }
 
-// writeReport writes the results for the operator to docs/test-report.md.
+// writeReport writes the results for the operator into docs/test-report.md.
 func (r results) writeReport(points map[string][]point, operator string) error {
 	var text strings.Builder
-	text.WriteString("# Test report\n\nThe fault campaign ([campaign.md](campaign.md)) on a real control plane with " +
-		"simulated nodes. " +
-		"`make test-full` generates this file; an interrupted run continues where it was.\n\n")
+	text.WriteString("\n## Campaign\n\nThe fault campaign ([campaign.md](campaign.md)) on a real control plane with " +
+		"simulated nodes.\n\n")
 	fmt.Fprintf(&text, "Commit `%s`, operator `%s`, %s, %d cores.\n\n", commit(), operator,
 		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
 	body, sum := r.rowsTable(points)
@@ -59,18 +59,24 @@ func (r results) writeReport(points map[string][]point, operator string) error {
 	text.WriteString(r.earlier(points))
 	text.WriteString(body)
 	text.WriteString(r.failures())
-	text.WriteString("\n## Rows that do not run here\n\n| row | fault | reason, or where |\n|---|---|---|\n")
+	text.WriteString("\n### Rows that do not run here\n\n| row | fault | reason, or where |\n|---|---|---|\n")
 	for _, row := range rows() {
 		if row.points == nil {
 			fmt.Fprintf(&text, "| %s | %s | %s |\n", row.id, row.what, row.left+row.elsewhere)
 		}
 	}
-	text.WriteString("\n## Invariants\n\n| | invariant | checked |\n|---|---|---|\n")
+	text.WriteString("\n### Invariants\n\n| | invariant | checked |\n|---|---|---|\n")
 	for _, i := range invariant.Table() {
 		fmt.Fprintf(&text, "| %s | %s | %s |\n", i.ID, i.What, howChecked(i))
 	}
 	file := filepath.Join(repo, "docs", "test-report.md")
-	return os.WriteFile(file, []byte(text.String()), 0o644) //nolint:gosec // a document
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	text.WriteString("\n")
+	after := resultfile.ReplacePart(before, "campaign", "make test-full", text.String())
+	return os.WriteFile(file, after, 0o644) //nolint:gosec // a document
 }
 
 func howChecked(i invariant.Invariant) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/resultfile"
 )
 
 // row is a type of fault.
@@ -296,13 +296,7 @@ func (s *spare) next() (p point, is bool) {
 }
 
 // commit returns that of the source, empty if unknown.
-var commit = sync.OnceValue(func() string {
-	text, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-})
+var commit = sync.OnceValue(func() string { return resultfile.Commit(repo) })
 
 // program returns the operator under test.
 func program(ctx context.Context) (string, error) {

@@ -74,10 +74,12 @@ func (j *judge) writeOverlay(p *loaded, mutants []*mutant) error {
 // trial is the built tests of a package.
 type trial struct {
 	directory, binary, temporary string
-	args                         []string
-	suites                       bool
-	limit                        time.Duration
-	reached                      map[int]bool
+	// goflags make the programs that tests build with go build have the mutants, too.
+	goflags string
+	args    []string
+	suites  bool
+	limit   time.Duration
+	reached map[int]bool
 	// judges is false if all tests are skipped, as those of suites are with -short.
 	judges bool
 }
@@ -94,7 +96,7 @@ func (j *judge) build(ctx context.Context, l *listed) (*trial, error) {
 	}
 	t := &trial{
 		directory: l.Dir, binary: filepath.Join(directory, "package.test"), temporary: filepath.Join(directory, "t"),
-		args: []string{"-test.failfast", "-test.timeout=0"}, suites: j.suites,
+		args: []string{"-test.failfast", "-test.timeout=0"}, suites: j.suites, goflags: "GOFLAGS=-overlay=" + j.overlay,
 	}
 	if !j.suites {
 		t.args = append(t.args, "-test.short")
@@ -164,7 +166,7 @@ func (t *trial) run(ctx context.Context, variable string, args ...string) (verdi
 	tests := exec.CommandContext(limited, "sh", slices.Concat([]string{"-c", limits + `exec "$0" "$@"`, t.binary},
 		t.args, args)...)
 	tests.Dir = t.directory
-	tests.Env = append(os.Environ(), variable, "TMPDIR="+t.temporary)
+	tests.Env = append(os.Environ(), variable, "TMPDIR="+t.temporary, t.goflags)
 	// Suites stop the processes that they have started; what other tests leave is killed with their group.
 	tests.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	tests.Cancel = func() error { return syscall.Kill(-tests.Process.Pid, syscall.SIGINT) }

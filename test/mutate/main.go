@@ -46,6 +46,7 @@ type choice struct {
 	importers, suites bool
 	budget            time.Duration
 	most              float64
+	report            string
 	patterns          []string
 }
 
@@ -65,6 +66,8 @@ func parse(args []string) (*choice, error) {
 	flags.BoolVar(&c.suites, "suites", false, "also run the tests that -short leaves out, such as those on an API server")
 	flags.DurationVar(&c.budget, "budget", 0, "time after which no further mutant is tried; 0 is none")
 	flags.Float64Var(&c.most, "most", 0, "percentage of live mutants above which the command fails")
+	flags.StringVar(&c.report, "report", "", "document in which to replace the table; packages that were judged at this "+
+		"commit, with the same seed and number of mutants, are not judged again")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
@@ -109,23 +112,35 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if c.budget > 0 {
 		r.end = time.Now().Add(c.budget)
 	}
-	for _, l := range c.shuffle(w.packages) {
-		if c.packages > 0 && r.judged == c.packages {
-			break
-		}
-		if err = r.inPackage(ctx, l); err != nil {
-			break
+	if c.report != "" {
+		if r.known, err = openRows(c); err != nil {
+			return err
 		}
 	}
-	if c.list {
+	if err = r.inPackages(ctx); c.list {
 		return err
 	}
 	writeTable(out, r.rows)
 	fmt.Fprintf(out, "\nSEED=%d repeats this choice.\n", c.seed)
-	if all := total(r.rows); err == nil && all.percent() > c.most {
+	if err = errors.Join(err, r.known.writeReport(c)); err != nil {
+		return err
+	}
+	if all := total(r.rows); all.percent() > c.most {
 		return fmt.Errorf("%.1f %% of the mutants are live, and at most %.1f %% may be", all.percent(), c.most)
 	}
-	return err
+	return nil
+}
+
+func (r *runner) inPackages(ctx context.Context) error {
+	for _, l := range r.shuffle(r.world.packages) {
+		if r.choice.packages > 0 && r.judged == r.choice.packages {
+			return nil
+		}
+		if err := r.inPackage(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // random returns the numbers that a purpose gets of the seed: a package has the same ones whichever others are chosen.
@@ -171,6 +186,8 @@ type runner struct {
 	out         io.Writer
 	end         time.Time
 	rows        []*row
+	// known is what earlier runs found, nil without a report.
+	known *knownRows
 	// judged is the number of packages whose mutants were tried or listed.
 	judged int
 }
@@ -178,7 +195,7 @@ type runner struct {
 func (r *runner) over() bool { return !r.end.IsZero() && time.Now().After(r.end) }
 
 func (r *runner) inPackage(ctx context.Context, l *listed) error {
-	if r.over() || len(l.GoFiles) == 0 {
+	if r.over() || len(l.GoFiles) == 0 || r.known.has(l.name()) {
 		return nil
 	}
 	p, err := r.world.load(l)
@@ -232,11 +249,11 @@ func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
 		return nil
 	}
 	r.judged++
-	result := &row{pkg: p.name()}
+	result := &row{Package: p.name(), Suites: r.suites}
 	r.rows = append(r.rows, result)
 	for i, m := range mutants {
 		if r.over() {
-			result.untried = len(mutants) - i
+			result.Untried = len(mutants) - i
 			break
 		}
 		found, err := j.try(ctx, m)
@@ -248,6 +265,6 @@ func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
 			fmt.Fprintf(r.out, "%s: %s %s, %s\n%s", found, m.place(), m.function, m.operator, m.diff())
 		}
 	}
-	fmt.Fprintf(r.out, "%s: %d of %d killed\n", p.name(), result.killed+result.stopped, result.tried())
-	return nil
+	fmt.Fprintf(r.out, "%s: %d of %d killed\n", p.name(), result.Killed+result.Stopped, result.tried())
+	return r.known.add(result)
 }

@@ -134,7 +134,7 @@ func TestEquivalents(t *testing.T) {
 
 // module is a package whose tests notice the faults of two functions, of which one is a condition that go vet suspects,
 // run another function without a check, and do not reach two; the tests of a second package notice the last. The tests
-// of a third are left out with -short.
+// of a third are left out with -short, and those of a fourth build and run its program.
 var module = map[string]string{
 	"go.mod": "module example.com/m\n\ngo 1.26\n",
 	"m/m.go": `package m
@@ -174,6 +174,32 @@ func TestOne(t *testing.T) {
 	}
 }
 `,
+	"program/main.go": `package main
+
+import "os"
+
+func main() { os.Exit(code()) }
+
+func code() int { return 3 }
+`,
+	"program/main_test.go": `package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "program")
+	if err := exec.Command("go", "build", "-o", path, ".").Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(path).Run(); err == nil || err.Error() != "exit status 3" {
+		t.Fatal()
+	}
+}
+`,
 	"via/via.go": "package via\n\nimport \"example.com/m/m\"\n\nvar Outside = m.Outside\n",
 	"user/user_test.go": `package user
 
@@ -201,22 +227,38 @@ func TestJudge(t *testing.T) {
 		g.Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
 	}
 	t.Chdir(dir)
+	const report = "report.md"
+	g.Expect(os.WriteFile(report, []byte("# Report\n"), 0o600)).To(Succeed())
 	var out strings.Builder
-	err := run(t.Context(), []string{"-seed=1", "-importers", "-most=20", "./..."}, &out)
-	g.Expect(err).To(MatchError("22.2 % of the mutants are live, and at most 20.0 % may be"))
+	arguments := []string{"-seed=1", "-importers", "-most=15", "-report=" + report, "./..."}
+	g.Expect(run(t.Context(), arguments, &out)).To(
+		MatchError("18.2 % of the mutants are live, and at most 15.0 % may be"))
 	g.Expect(out.String()).To(And(
 		ContainSubstring("live: m/m.go:5 Live, result\n    - func Live() int { return 2 }\n"+
 			"    + func Live() int { return zero }\n"),
 		ContainSubstring("not reached: m/m.go:7 Unrun, result\n"),
 		ContainSubstring("| m | 9 | 7 | 0 | 2 | 1 | 22 |\n"),
 		ContainSubstring("suite: not judged"), Not(ContainSubstring("| suite |")),
-		ContainSubstring("SEED=1 repeats this choice."),
+		ContainSubstring("| program | 2 | 2 | 0 | 0 | 0 | 0 |\n"), ContainSubstring("SEED=1 repeats this choice."),
 	))
+	written, err := os.ReadFile(report)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(written)).To(And(HavePrefix("# Report\n"), ContainSubstring("seed 1"),
+		ContainSubstring("| all | 11 | 9 | 0 | 2 | 1 | 18 |\n")))
+
+	// Another run only judges what is left, and the document has both results.
+	out.Reset()
+	g.Expect(run(t.Context(), append([]string{"-suites"}, arguments...), &out)).To(Succeed())
+	g.Expect(out.String()).To(And(ContainSubstring("suite: 1 of 1 killed"), Not(ContainSubstring("program:"))))
+	written, err = os.ReadFile(report)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(written)).To(And(ContainSubstring("| all | 12 | 10 | 0 | 2 | 1 | 17 |\n"),
+		ContainSubstring("judged suite, too."), Not(ContainSubstring("| all | 11 |"))))
 }
 
 func TestTable(t *testing.T) {
 	g := NewWithT(t)
-	r := &row{pkg: "a", untried: 2}
+	r := &row{Package: "a", Untried: 2}
 	for _, v := range []verdict{killed, killed, stopped, live, unrun} {
 		r.count(v)
 	}

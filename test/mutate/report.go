@@ -6,45 +6,49 @@ import (
 	"strings"
 )
 
-// row is the result of a package.
+// row is the result of a package, as it is kept for the report.
 type row struct {
-	pkg                          string
-	live, unrun, killed, stopped int
-	untried                      int
+	Package                      string
+	Live, Unrun, Killed, Stopped int
+	Untried                      int `json:",omitempty"`
+	// Suites: the tests that -short leaves out have judged, too.
+	Suites bool `json:",omitempty"`
+	// Choice is what was chosen, and at which commit.
+	Choice string
 }
 
 func (r *row) count(v verdict) {
 	switch v {
 	case live:
-		r.live++
+		r.Live++
 	case unrun:
-		r.unrun++
+		r.Unrun++
 	case killed:
-		r.killed++
+		r.Killed++
 	case stopped:
-		r.stopped++
+		r.Stopped++
 	}
 }
 
-func (r *row) tried() int { return r.live + r.unrun + r.killed + r.stopped }
+func (r *row) tried() int { return r.Live + r.Unrun + r.Killed + r.Stopped }
 
 // percent returns the part of the mutants that no test noticed.
 func (r *row) percent() float64 {
 	if r.tried() == 0 {
 		return 0
 	}
-	return 100 * float64(r.live+r.unrun) / float64(r.tried())
+	return 100 * float64(r.Live+r.Unrun) / float64(r.tried())
 }
 
 // total adds up the rows.
 func total(rows []*row) *row {
-	sum := &row{pkg: "all"}
+	sum := &row{Package: "all"}
 	for _, r := range rows {
-		sum.live += r.live
-		sum.unrun += r.unrun
-		sum.killed += r.killed
-		sum.stopped += r.stopped
-		sum.untried += r.untried
+		sum.Live += r.Live
+		sum.Unrun += r.Unrun
+		sum.Killed += r.Killed
+		sum.Stopped += r.Stopped
+		sum.Untried += r.Untried
 	}
 	return sum
 }
@@ -54,10 +58,10 @@ func writeTable(w io.Writer, rows []*row) {
 	fmt.Fprintln(w, "\n| package | mutants | killed | by the time limit | live | not reached | live, % |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
 	for _, r := range append(rows, total(rows)) {
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %.0f |\n", strings.TrimSpace(r.pkg), r.tried(),
-			r.killed+r.stopped, r.stopped, r.live+r.unrun, r.unrun, r.percent())
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %.0f |\n", strings.TrimSpace(r.Package), r.tried(),
+			r.Killed+r.Stopped, r.Stopped, r.Live+r.Unrun, r.Unrun, r.percent())
 	}
-	if untried := total(rows).untried; untried > 0 {
+	if untried := total(rows).Untried; untried > 0 {
 		fmt.Fprintf(w, "\nThe time was over before %d more were tried; they are not counted.\n", untried)
 	}
 }

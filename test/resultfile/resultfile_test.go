@@ -2,7 +2,9 @@ package resultfile_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -51,4 +53,29 @@ func TestResultsOfAnEarlierRun(t *testing.T) {
 
 	g.Expect(os.WriteFile(files[0], []byte("{\n"), 0o600)).To(Succeed())
 	g.Expect(other.Read(files[0])).To(MatchError(ContainSubstring("remove the file to start over")))
+}
+
+// The commit of a tree with changes of tracked files is marked; outside a repository there is none.
+func TestCommit(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(dir))
+	g.Expect(resultfile.Commit(dir)).To(BeEmpty())
+	git := func(arguments ...string) string {
+		t.Helper()
+		identity := []string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.com"}
+		output, err := exec.Command("git", append(identity, arguments...)...).CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred(), string(output))
+		return strings.TrimSpace(string(output))
+	}
+	tracked := filepath.Join(dir, "a")
+	g.Expect(os.WriteFile(tracked, []byte("a"), 0o600)).To(Succeed())
+	git("init", "--quiet")
+	git("add", "a")
+	git("commit", "--quiet", "--message=a")
+	head := git("rev-parse", "HEAD")
+	g.Expect(os.WriteFile(filepath.Join(dir, "untracked"), nil, 0o600)).To(Succeed())
+	g.Expect(resultfile.Commit(dir)).To(Equal(head))
+	g.Expect(os.WriteFile(tracked, []byte("b"), 0o600)).To(Succeed())
+	g.Expect(resultfile.Commit(dir)).To(Equal(head + "-dirty"))
 }
