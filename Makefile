@@ -22,9 +22,6 @@ TESTFLAGS ?=
 # The seed of what chance selects in tests, a number. In make ci it is the number of the day since 1970, so that
 # another commit of the day, such as a mend, is judged by the same sample, and the next day by the one that follows.
 SEED ?=
-# How often failed tests are rerun. make ci reruns them once, as its machine may be busy. Tests that failed at
-# first are listed at the end of the log: each is a bug, at least of the test.
-RERUNS ?= 0
 CONTAINER_TOOL ?= docker
 # For the image: the architecture of image-tar and sbom, and the base image. Without one image-tar builds an
 # image without a C library; docker-build then takes the one in the Dockerfile.
@@ -161,11 +158,9 @@ overlap       = 4
 
 # $(1): format, $(2): packages, $(3): flags of go test.
 define go-test
-	@mkdir -p $(cache)/times && rm -f $(cache)/reruns
+	@mkdir -p $(cache)/times
 	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" --jsonfile=$(cache)/times/$@.json \
-	  --rerun-fails=$(RERUNS) --rerun-fails-run-root-test --rerun-fails-max-failures=6 --rerun-fails-report=$(cache)/reruns \
 	  -- $(3) $(vet) $(TESTFLAGS)
-	@if [ -s $(cache)/reruns ]; then echo 'Failed at first and passed when rerun; fix these tests:'; cat $(cache)/reruns; fi
 endef
 
 # A sample of the tests in test/ runs here, which is to end in 20 minutes on two cores; cluster.SkipInSample marks those
@@ -371,12 +366,15 @@ verify: ## Regenerate all generated files and fail if one changes; check that th
 	  printf 'Generated files were out of date and have been regenerated; commit them:\n%s\n' "$$changed" >&2; exit 1; \
 	fi
 
+.PHONY: verify-reports
+verify-reports: ## Fail if a part of docs/test-report.md or docs/benchmarks.md is more than 200 commits or 14 days old
+	VERIFY_REPORTS=1 go test ./test/docs -count=1 -run '^TestReportsAreRecent$$'
+
 .PHONY: ci ci-parts
 ci: ## What CI runs: verify, lint and tests, with one in eight of those that make test leaves out (TEST_SHARE=1: all)
 	@seed=$(or $(SEED),$$(($$(date +%s) / 86400))); again="make ci SEED=$$seed repeats what chance selects"; \
 	echo "$$again"; status=0; SEED=$$seed $(MAKE) --no-print-directory ci-parts || status=$$?; echo "$$again"; exit $$status
 
-ci-parts: RERUNS = 1
 # One in eight of the tests that make test leaves out runs, so that CI ends in time. The seed selects them: in eight
 # days each has run.
 ci-parts: export TEST_SHARE ?= 8

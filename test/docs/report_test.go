@@ -1,9 +1,13 @@
 package docs
 
 import (
+	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -30,4 +34,40 @@ func TestSumOfTheTestReport(t *testing.T) {
 	passed, all, failed, without := rows[0], rows[1], rows[2], rows[3]
 	g.Expect(sum[1:]).To(HaveExactElements(strconv.Itoa(passed+failed+without), strconv.Itoa(all), strconv.Itoa(failed),
 		strconv.Itoa(without)))
+}
+
+var (
+	writtenPart  = regexp.MustCompile(`(?s)<!-- ([^\n]+): written by [^\n]+ -->\n(.*?)<!-- end of `)
+	namedCommits = regexp.MustCompile("[Cc]ommit `?([0-9a-f]{7,40}(?:-dirty)?(?:, )?)+")
+	oneCommit    = regexp.MustCompile("[0-9a-f]{7,40}(-dirty)?")
+)
+
+// What takes hours is measured for a release and each night, not for each commit, whose result must not depend on the
+// date: hence make verify-reports.
+func TestReportsAreRecent(t *testing.T) {
+	const commits, days = 200, 14
+	if os.Getenv("VERIFY_REPORTS") == "" {
+		t.Skip("make verify-reports runs it")
+	}
+	git := func(arguments ...string) string {
+		output, err := exec.Command("git", append([]string{"-C", repo}, arguments...)...).CombinedOutput()
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+		return strings.TrimSpace(string(output))
+	}
+	for _, page := range []string{"docs/test-report.md", "docs/benchmarks.md"} {
+		for _, part := range writtenPart.FindAllStringSubmatch(read(t, page), -1) {
+			t.Run(page+"/"+part[1], func(t *testing.T) {
+				g := NewWithT(t)
+				for _, commit := range oneCommit.FindAllString(namedCommits.FindString(part[2]), -1) {
+					g.Expect(commit).NotTo(HaveSuffix("-dirty"))
+					since, err := strconv.Atoi(git("rev-list", "--count", commit+"..HEAD"))
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(since).To(BeNumerically("<=", commits), "commits since %s", commit)
+					seconds, err := strconv.ParseInt(git("log", "-1", "--format=%ct", commit), 10, 64)
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(time.Since(time.Unix(seconds, 0))).To(BeNumerically("<=", days*24*time.Hour), "since %s", commit)
+				}
+			})
+		}
+	}
 }
