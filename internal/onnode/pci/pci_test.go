@@ -102,19 +102,20 @@ func TestDevicesIgnoresADeviceThatIsBeingRemoved(t *testing.T) {
 func TestBoundGPUsBesideUnreadableDevices(t *testing.T) {
 	const dir = "bus/pci/devices/"
 	for name, tc := range map[string]struct {
-		driver string
-		err    string
+		vendor, driver string
+		err            string
 	}{
-		"of no driver":      {},
-		"of another driver": {driver: "mlx5_core"},
-		"of the driver":     {driver: "nvidia", err: "a PCI device cannot be read: "},
+		"of no driver":                     {},
+		"of another driver":                {driver: "mlx5_core"},
+		"of the driver":                    {driver: "nvidia", err: "a PCI device cannot be read: "},
+		"of the driver, but for its class": {vendor: "0x10de\n", driver: "nvidia", err: "a PCI device cannot be read: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			root := t.TempDir()
 			write(t, root, dir+"0000:07:00.0/vendor", "0x10de\n")
 			write(t, root, dir+"0000:07:00.0/class", "0x030200\n")
-			write(t, root, dir+"0000:08:00.0/vendor", "")
+			write(t, root, dir+"0000:08:00.0/vendor", tc.vendor)
 			g.Expect(os.Symlink("../../drivers/nvidia", filepath.Join(root, dir, "0000:07:00.0/driver"))).To(Succeed())
 			if tc.driver != "" {
 				g.Expect(os.Symlink("../../drivers/"+tc.driver, filepath.Join(root, dir, "0000:08:00.0/driver"))).To(Succeed())
