@@ -43,8 +43,11 @@ func TestChangesReportsTheKernelsEvent(t *testing.T) {
 		t.Skip("needs a PCI device and the right to make the kernel repeat its event")
 	}
 	g := NewWithT(t)
+	before := openSockets(t)
 	changes, err := Changes(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
+	// Another test counts the sockets, too.
+	t.Cleanup(func() { g.Eventually(func() int { return openSockets(t) }, time.Minute).Should(Equal(before)) })
 	g.Expect(changes).NotTo(Receive())
 	if err := os.WriteFile(devices[0], []byte("change"), 0); err != nil {
 		t.Skipf("/sys is mounted read-only: %v", err)
