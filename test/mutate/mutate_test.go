@@ -191,8 +191,8 @@ func TestOutside(t *testing.T) {
 `,
 }
 
-// Tests judge each mutant, first those of its package, then those of a package that imports it through another one, even
-// one that is not given.
+// Tests judge each mutant, first those of its package, then those of a package that imports it through another one,
+// which need not be given.
 func TestJudge(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
