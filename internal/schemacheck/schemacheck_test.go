@@ -45,12 +45,6 @@ spec:
             - {rule: "!has(self.size) || self.size != 5", message: not five}
 `
 
-func checkerOf(g Gomega, text, version string) *schemacheck.Checker {
-	checker, err := schemacheck.New([]byte(text), version)
-	g.Expect(err).NotTo(HaveOccurred())
-	return checker
-}
-
 func decoded(g Gomega, text string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	encoded, err := yaml.YAMLToJSON([]byte("{apiVersion: example.com/v1, kind: Thing, " + text + "}"))
@@ -107,7 +101,9 @@ func TestCheck(t *testing.T) {
 			g := NewWithT(t)
 			object := decoded(g, test.object)
 			before := object.DeepCopy()
-			found := checkerOf(g, definition, "v1").Check(t.Context(), object)
+			checker, err := schemacheck.New([]byte(definition), "v1")
+			g.Expect(err).NotTo(HaveOccurred())
+			found := checker.Check(t.Context(), object)
 			var refused []string
 			for _, problem := range found.Refused {
 				refused = append(refused, problem.Field)
