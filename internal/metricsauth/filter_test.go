@@ -17,6 +17,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -218,6 +219,18 @@ func TestRefusalsAreLimited(t *testing.T) {
 
 	b.clock.SetTime(time.Unix(61+60, 0))
 	g.Expect(b.request("GET", "/metrics", "Bearer new").Code).To(Equal(403), "after a minute others are reviewed again")
+
+	const accepted = 61 * time.Second
+	for _, later := range []struct {
+		at   time.Duration
+		code int
+	}{{accepted + trustedFor - 1, 200}, {accepted + 2*trustedFor - 1, 429}} {
+		b.clock.SetTime(time.Unix(0, 0).Add(later.at))
+		for i := range 10 * maxRefusals {
+			b.request("GET", "/metrics", fmt.Sprint("Bearer later", i))
+		}
+		g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(later.code), "after %s", later.at)
+	}
 }
 
 func TestMadeUpTokensNeitherGrowTheFilterNorFloodTheAPI(t *testing.T) {
@@ -225,32 +238,74 @@ func TestMadeUpTokensNeitherGrowTheFilterNorFloodTheAPI(t *testing.T) {
 	for i := range 3 * maxAnswers {
 		b.request("GET", "/metrics", fmt.Sprint("Bearer ", i))
 	}
-	g.Expect(len(b.guard.answers)).To(BeNumerically("<=", maxAnswers))
+	g.Expect(b.calls).To(HaveLen(2 * maxRefusals))
 	for i := range 3 * maxAnswers {
 		b.guard.remember(question{token: tokenHash{byte(i), byte(i >> 8)}}, 200)
+		g.Expect(len(b.guard.answers)).To(BeNumerically("<=", maxAnswers))
+		g.Expect(len(b.guard.accepted)).To(BeNumerically("<=", maxAnswers))
 	}
-	g.Expect(len(b.guard.accepted)).To(BeNumerically("<=", maxAnswers))
-
-	synctest.Test(t, atMostReviews)
 }
 
-func atMostReviews(t *testing.T) {
-	g, b := NewWithT(t), newFixture()
-	b.entry, b.leave = make(chan struct{}), make(chan struct{})
-	var all sync.WaitGroup
-	for i := range 3 * maxReviews {
-		all.Go(func() { b.request("GET", "/metrics", fmt.Sprint("Bearer wrong", i)) })
+func TestReviewsAtATime(t *testing.T) {
+	for name, test := range map[string]struct {
+		token func(i int) string
+		wait  time.Duration
+		codes map[int]int
+	}{
+		"the others get the answer of the first": {
+			token: func(int) string { return "wrong" }, wait: reviewTimeout - 1, codes: map[int]int{401: 3 * maxReviews},
+		},
+		"the others wait no longer than for a review": {
+			token: func(i int) string { return fmt.Sprint("other", i) }, wait: reviewTimeout + 1,
+			codes: map[int]int{403: maxReviews, 503: 2 * maxReviews},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, b := NewWithT(t), newFixture()
+				b.entry, b.leave = make(chan struct{}, 3*maxReviews), make(chan struct{})
+				answers := make(chan int, 3*maxReviews)
+				for i := range 3 * maxReviews {
+					go func() { answers <- b.request("GET", "/metrics", "Bearer "+test.token(i)).Code }()
+				}
+				synctest.Wait()
+				g.Expect(b.entry).To(HaveLen(maxReviews), "no more reviews at a time")
+				time.Sleep(test.wait)
+				close(b.leave)
+				codes := map[int]int{}
+				for range 3 * maxReviews {
+					codes[<-answers]++
+				}
+				g.Expect(codes).To(Equal(test.codes))
+				g.Expect(b.calls).To(HaveLen(len(b.rights) + maxReviews))
+			})
+		})
 	}
-	for range maxReviews {
-		<-b.entry
+}
+
+// The reviews are those of the API, as its own client sends them.
+func TestFilterAsksTheAPIServer(t *testing.T) {
+	g := NewWithT(t)
+	reviews := map[string]string{
+		"/apis/authentication.k8s.io/v1/tokenreviews": `{"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1",
+			"status": {"authenticated": true, "user": {"username": "reader"}}}`,
+		"/apis/authorization.k8s.io/v1/subjectaccessreviews": `{"kind": "SubjectAccessReview",
+			"apiVersion": "authorization.k8s.io/v1", "status": {"allowed": true}}`,
 	}
-	synctest.Wait()
-	g.Expect(b.entry).NotTo(Receive(), "no more reviews at a time")
-	go func() {
-		for range b.entry {
-		}
-	}()
-	close(b.leave)
-	all.Wait()
-	close(b.entry)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, reviews[r.URL.Path])
+		delete(reviews, r.URL.Path)
+	}))
+	defer server.Close()
+	filter, err := Filter(&rest.Config{Host: server.URL}, server.Client())
+	g.Expect(err).NotTo(HaveOccurred())
+	b := newFixture()
+	b.serve, err = filter(logr.Discard(), http.NotFoundHandler())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(404), "the handler behind it answers")
+	g.Expect(reviews).To(BeEmpty())
+
+	_, err = Filter(&rest.Config{Host: "http://%"}, server.Client())
+	g.Expect(err).To(MatchError(HavePrefix("preparing the review of tokens: ")))
 }

@@ -53,34 +53,54 @@ type world struct {
 	importer types.Importer
 }
 
-// list asks go list for the packages that match patterns.
+// list asks go list for the packages that match patterns, and for what their tests import.
 func list(ctx context.Context, patterns []string) (*world, error) {
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-export", "-deps", "-json=ImportPath," +
-		"Dir,Export,DepOnly,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports,Module", "--"},
-		patterns, switchImports)...)
-	command.Stderr = os.Stderr
-	output, err := command.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
-	}
 	w := &world{imported: map[string][]string{}, exports: map[string]string{}}
-	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
-		l := &listed{}
-		if err := decoder.Decode(l); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("go list: %w", err)
-		}
+	found, err := goList(ctx, slices.Concat([]string{"-export", "--"}, patterns, switchImports))
+	if err != nil {
+		return nil, err
+	}
+	var ofTests []string
+	for _, l := range found {
 		w.exports[l.ImportPath], w.imported[l.ImportPath] = l.Export, l.Imports
 		// What cgo writes cannot be checked here; the standard library is what the switch imports.
 		if !l.DepOnly && len(l.CgoFiles) == 0 && l.Module != nil {
 			w.packages = append(w.packages, l)
+			ofTests = slices.Concat(ofTests, l.TestImports, l.XTestImports)
 		}
+	}
+	ofTests = slices.DeleteFunc(ofTests, func(path string) bool { return path == "C" })
+	if found, err = goList(ctx, append([]string{"--"}, ofTests...)); err != nil {
+		return nil, err
+	}
+	for _, l := range found {
+		w.imported[l.ImportPath] = l.Imports
 	}
 	w.importer = importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
 		return os.Open(w.exports[path])
 	})
 	return w, nil
+}
+
+// goList returns the packages that the arguments name, and those that they import.
+func goList(ctx context.Context, args []string) ([]*listed, error) {
+	command := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-json=ImportPath," +
+		"Dir,Export,DepOnly,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports,Module"}, args...)...)
+	command.Stderr = os.Stderr
+	output, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var found []*listed
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		l := &listed{}
+		if err := decoder.Decode(l); errors.Is(err, io.EOF) {
+			return found, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		found = append(found, l)
+	}
 }
 
 // reaches reports whether a package or its tests import another one, or a package that does.

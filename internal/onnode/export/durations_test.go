@@ -160,6 +160,16 @@ func TestDurationsLeaveOutStagesThatAreNotValidatedOnTheNode(t *testing.T) {
 		labels.MarkerToolkit: 3 * time.Second, labels.MarkerPlugin: 5 * time.Second}))
 }
 
+func TestMarkersByName(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(MarkerNames()).To(Equal([]string{"driver", "toolkit", "cuda", "plugin"}))
+	g.Expect(MarkersNamed(MarkerNames())).To(Equal(DefaultMarkers))
+	g.Expect(MarkersNamed([]string{"plugin", "driver"})).
+		To(Equal([]labels.Marker{labels.MarkerDriver, labels.MarkerPlugin}), "in the order on the node")
+	_, err := MarkersNamed([]string{"driver", "mofed"})
+	g.Expect(err).To(MatchError(`unknown marker "mofed"`))
+}
+
 func TestReadTakesOnlyWhatAWaitWouldTake(t *testing.T) {
 	const whole = "BOOT_ID=now\nDRIVER_INSTANCE=pod-1\nSTARTED_AT=1700000000\nRENEWED=true\n"
 	tests := map[string]struct {

@@ -83,7 +83,11 @@ func TestNamesAreThoseOfNVIDIAsExporter(t *testing.T) {
 	answer := httptest.NewRecorder()
 	handler(e).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var types []string
+	explained := 0
 	for line := range strings.Lines(answer.Body.String()) {
+		if regexp.MustCompile(`^# HELP \S+ \S.*\.$`).MatchString(strings.TrimSpace(line)) {
+			explained++
+		}
 		if kind, ok := strings.CutPrefix(line, "# TYPE "); ok {
 			types = append(types, strings.TrimSpace(kind))
 		}
@@ -101,6 +105,7 @@ func TestNamesAreThoseOfNVIDIAsExporter(t *testing.T) {
 		"gpu_operator_nvidia_pci_devices_total gauge",
 		"gpu_operator_node_stage_seconds gauge",
 	))
+	g.Expect(explained).To(Equal(len(types)), answer.Body.String())
 }
 
 func TestMarkersAreReadAtTheScrape(t *testing.T) {

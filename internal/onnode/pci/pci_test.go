@@ -102,22 +102,32 @@ func TestDevicesIgnoresADeviceThatIsBeingRemoved(t *testing.T) {
 func TestBoundGPUsBesideUnreadableDevices(t *testing.T) {
 	const dir = "bus/pci/devices/"
 	for name, tc := range map[string]struct {
-		driver string
-		err    string
+		vendor, driver string
+		err            string
 	}{
-		"of no driver":      {},
-		"of another driver": {driver: "mlx5_core"},
-		"of the driver":     {driver: "nvidia", err: "a PCI device cannot be read: "},
+		"of no driver":                     {},
+		"of another driver":                {driver: "mlx5_core"},
+		"of the driver":                    {driver: "nvidia", err: "a PCI device cannot be read: "},
+		"of the driver, but for its class": {vendor: "0x10de\n", driver: "nvidia", err: "a PCI device cannot be read: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			root := t.TempDir()
-			write(t, root, dir+"0000:07:00.0/vendor", "0x10de\n")
-			write(t, root, dir+"0000:07:00.0/class", "0x030200\n")
-			write(t, root, dir+"0000:08:00.0/vendor", "")
-			g.Expect(os.Symlink("../../drivers/nvidia", filepath.Join(root, dir, "0000:07:00.0/driver"))).To(Succeed())
+			bind := func(address, driver string) {
+				g.Expect(os.Symlink("../../drivers/"+driver, filepath.Join(root, dir, address, "driver"))).To(Succeed())
+			}
+			// A GPU, its virtual function, and a GPU for a virtual machine.
+			for address, driver := range map[string]string{
+				"0000:07:00.0": "nvidia", "0000:07:00.4": "nvidia", "0000:09:00.0": "vfio-pci",
+			} {
+				write(t, root, dir+address+"/vendor", "0x10de\n")
+				write(t, root, dir+address+"/class", "0x030200\n")
+				bind(address, driver)
+			}
+			g.Expect(os.Symlink("../0000:07:00.0", filepath.Join(root, dir, "0000:07:00.4/physfn"))).To(Succeed())
+			write(t, root, dir+"0000:08:00.0/vendor", tc.vendor)
 			if tc.driver != "" {
-				g.Expect(os.Symlink("../../drivers/"+tc.driver, filepath.Join(root, dir, "0000:08:00.0/driver"))).To(Succeed())
+				bind("0000:08:00.0", tc.driver)
 			}
 			got, err := pci.BoundGPUs(root)
 			g.Expect(got).To(Equal([]string{"0000:07:00.0"}))
@@ -128,6 +138,11 @@ func TestBoundGPUsBesideUnreadableDevices(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBoundGPUsNeedSysfs(t *testing.T) {
+	_, err := pci.BoundGPUs(t.TempDir())
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("is sysfs mounted at ")))
 }
 
 func TestDevicesOfThisMachine(t *testing.T) {

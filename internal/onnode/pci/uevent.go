@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +39,7 @@ func Changes(ctx context.Context) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-func forward(events *os.File, changes chan<- struct{}) {
+func forward(events io.Reader, changes chan<- struct{}) {
 	message := make([]byte, maxEvent)
 	for {
 		n, err := events.Read(message)

@@ -2,6 +2,7 @@ package pci
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,8 +43,11 @@ func TestChangesReportsTheKernelsEvent(t *testing.T) {
 		t.Skip("needs a PCI device and the right to make the kernel repeat its event")
 	}
 	g := NewWithT(t)
+	before := openSockets(t)
 	changes, err := Changes(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
+	// Another test counts the sockets, too.
+	t.Cleanup(func() { g.Eventually(func() int { return openSockets(t) }, time.Minute).Should(Equal(before)) })
 	g.Expect(changes).NotTo(Receive())
 	if err := os.WriteFile(devices[0], []byte("change"), 0); err != nil {
 		t.Skipf("/sys is mounted read-only: %v", err)
@@ -51,25 +55,47 @@ func TestChangesReportsTheKernelsEvent(t *testing.T) {
 	g.Eventually(changes, "1m").Should(Receive())
 }
 
-// Datagrams stand in for the kernel's events, with which a test cannot fill a socket.
-func TestForwardMergesEventsAndEndsWithItsSocket(t *testing.T) {
-	g := NewWithT(t)
-	sockets, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	g.Expect(err).NotTo(HaveOccurred())
-	kernel, events := os.NewFile(uintptr(sockets[0]), "kernel"), os.NewFile(uintptr(sockets[1]), "events")
-	defer kernel.Close()
-	changes, ended := make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		forward(events, changes)
-	}()
-	for _, subsystem := range []string{"net", "pci", "pci", "pci", "block"} {
-		_, err := kernel.WriteString("add@/x\x00SUBSYSTEM=" + subsystem + "\x00")
-		g.Expect(err).NotTo(HaveOccurred())
+// script is what the reads of a socket give: an event of a subsystem, or an error.
+type script []any
+
+func (s *script) Read(message []byte) (int, error) {
+	if len(*s) == 0 {
+		return 0, os.ErrClosed
 	}
-	g.Eventually(changes, "1m").Should(Receive())
-	g.Expect(events.Close()).To(Succeed())
-	g.Eventually(ended, "1m").Should(BeClosed())
+	next := (*s)[0]
+	*s = (*s)[1:]
+	if err, failed := next.(error); failed {
+		return 0, &os.PathError{Op: "read", Path: "device events", Err: err}
+	}
+	return copy(message, fmt.Sprintf("add@/x\x00SUBSYSTEM=%s\x00", next)), nil
+}
+
+func TestForward(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reads script
+		want  int
+	}{
+		"events of other devices":       {reads: script{"net", "block"}},
+		"events of PCI devices, merged": {reads: script{"net", "pci", "pci", "block"}, want: 1},
+		"lost events, and later ones":   {reads: script{unix.ENOBUFS, "net", unix.ENOBUFS}, want: 1},
+		"events after another error":    {reads: script{unix.EBADF, "pci"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changes := make(chan struct{}, 1)
+			forward(&tc.reads, changes)
+			NewWithT(t).Expect(changes).To(HaveLen(tc.want))
+		})
+	}
+}
+
+func TestChangesReportsThatThereIsNoSocket(t *testing.T) {
+	g := NewWithT(t)
+	var before unix.Rlimit
+	g.Expect(unix.Getrlimit(unix.RLIMIT_NOFILE, &before)).To(Succeed())
+	g.Expect(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: before.Max})).To(Succeed())
+	_, err := Changes(t.Context())
+	g.Expect(unix.Setrlimit(unix.RLIMIT_NOFILE, &before)).To(Succeed())
+	g.Expect(err).To(MatchError("open a socket for the kernel's device events: too many open files"))
 }
 
 func TestChangesEndsWithItsContext(t *testing.T) {

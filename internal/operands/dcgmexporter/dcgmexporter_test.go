@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -103,6 +104,108 @@ func TestToken(t *testing.T) {
 			spec := effective.Of(v1.ClusterPolicySpec{DCGMExporter: &test.spec})
 			if got := dcgmexporter.CallsAPI(spec.DCGMExporter); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// The exporter may read ConfigMaps of its own namespace alone, and skips lines of the file that it does not understand.
+func TestDoubtful(t *testing.T) {
+	const (
+		line   = "spec.dcgmExporter.config.name: ConfigMap mine, key dcgm-metrics.csv, line 2 has no type"
+		prefix = "spec.dcgmExporter.env: DCGM_EXPORTER_CONFIGMAP_DATA is "
+		suffix = ", but must be gpus:NAME, as the exporter may read ConfigMaps of this namespace alone"
+	)
+	for value, want := range map[string][]string{
+		"":             {line},
+		"none":         {line},
+		"gpus:metrics": {line},
+		"gpus:":        {line, prefix + "gpus:" + suffix},
+		"gpus":         {line, prefix + "gpus" + suffix},
+		"other:name":   {line, prefix + "other:name" + suffix},
+	} {
+		t.Run(value, func(t *testing.T) {
+			in := operand.Input{
+				Namespace: "gpus",
+				Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{
+					ContainerSpec: env("X", "y", "DCGM_EXPORTER_CONFIGMAP_DATA", value),
+					Config:        &v1.DCGMExporterConfigSpec{Name: "mine"},
+				}}),
+				Contents: map[operand.Reference]operand.Content{
+					{Kind: operand.ConfigMap, Name: "mine"}: {FileProblems: map[string][]string{
+						"dcgm-metrics.csv": {"line 2 has no type"}, "other": {"not read"},
+					}},
+				},
+			}
+			if diff := cmp.Diff(want, dcgmexporter.Operand().Doubtful(in)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// What the spec adds to the exporter's container, and nothing else.
+func TestAdditions(t *testing.T) {
+	variables := func(name, value string) operand.Env { return operand.Env{{Name: name, Value: value}} }
+	hostPath := corev1.HostPathVolumeSource{Path: "/jobs", Type: new(corev1.HostPathDirectoryOrCreate)}
+	configMap := corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "mine"},
+		Items:                []corev1.KeyToPath{{Key: "dcgm-metrics.csv", Path: "dcgm-metrics.csv"}},
+	}
+	for name, test := range map[string]struct {
+		spec   v1.DCGMExporterSpec
+		dcgm   bool
+		env    operand.Env
+		mount  *corev1.VolumeMount
+		source corev1.VolumeSource
+	}{
+		"nothing by default": {},
+		"the engine":         {dcgm: true, env: variables("DCGM_REMOTE_HOSTENGINE_INFO", "nvidia-dcgm:5555")},
+		"labels of pods": {
+			spec: v1.DCGMExporterSpec{EnablePodLabels: new(true)},
+			env:  variables("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "true"),
+		},
+		"UIDs of pods": {
+			spec: v1.DCGMExporterSpec{EnablePodUID: new(true)},
+			env:  variables("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "true"),
+		},
+		"some labels": {
+			spec: v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{"a.*", "b"}},
+			env:  variables("DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", "a.*,b"),
+		},
+		"metrics": {
+			spec: v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "mine"}},
+			mount: &corev1.VolumeMount{
+				Name: "metrics-config", MountPath: "/etc/dcgm-exporter/dcgm-metrics.csv", SubPath: "dcgm-metrics.csv",
+				ReadOnly: true,
+			},
+			source: corev1.VolumeSource{ConfigMap: &configMap},
+		},
+		"jobs": {
+			spec:   v1.DCGMExporterSpec{HPCJobMapping: &v1.HPCJobMappingSpec{Enabled: new(true), Directory: "/jobs"}},
+			env:    variables("DCGM_HPC_JOB_MAPPING_DIR", "/jobs"),
+			mount:  &corev1.VolumeMount{Name: "hpc-job-mapping", MountPath: "/jobs", ReadOnly: true},
+			source: corev1.VolumeSource{HostPath: &hostPath},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
+				DCGMExporter: &test.spec, DCGM: &v1.DCGMSpec{Enabled: &test.dcgm},
+			})}
+			instances, err := dcgmexporter.Operand().Instances(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			added, volumes := operand.Additions{Env: test.env}, []corev1.Volume(nil)
+			if test.mount != nil {
+				added.Mounts = []corev1.VolumeMount{*test.mount}
+				volumes = []corev1.Volume{{Name: test.mount.Name, VolumeSource: test.source}}
+			}
+			if diff := cmp.Diff(added, instances[0].Additions[instances[0].Main]); diff != "" {
+				t.Errorf("additions, -want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff(volumes, instances[0].Volumes); diff != "" {
+				t.Errorf("volumes, -want +got:\n%s", diff)
 			}
 		})
 	}
