@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"maps"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -107,9 +106,12 @@ func (c *setting) explore(plan planner, depth, events int) (*explorer, error) {
 	return e, nil
 }
 
+// workers is how many parts of the states are searched at a time. Each reports its first fault: were the number that of
+// the cores, the faults would be others on another machine.
+const workers = 16
+
 // level checks the states of the frontier, on all cores, and returns their successors.
 func (e *explorer) level(frontier []*world, expand bool) ([]*world, error) {
-	workers := runtime.GOMAXPROCS(0)
 	found, errs := make([][]*world, workers), make([]error, workers)
 	var group sync.WaitGroup
 	for worker := range workers {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -47,9 +46,12 @@ func (e *explorer) run(roots []*state, depth int) error {
 	return nil
 }
 
+// workers is how many parts of the states are searched at a time. Each reports its first fault: were the number that of
+// the cores, the faults would be others on another machine.
+const workers = 16
+
 // level checks the states of the frontier, on all cores, and returns their successors.
 func (e *explorer) level(frontier []*state, expand bool) ([]*state, error) {
-	workers := runtime.GOMAXPROCS(0)
 	found, errs := make([][]*state, workers), make([]error, workers)
 	var group sync.WaitGroup
 	for worker := range workers {

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -114,7 +113,6 @@ func partOf(t *testing.T, all []wedge) []wedge {
 
 // searchWedges runs all of them, on all cores.
 func searchWedges(setting *setting, wedges []wedge) error {
-	workers := runtime.GOMAXPROCS(0)
 	errs := make([]error, workers)
 	var group sync.WaitGroup
 	for worker := range workers {
