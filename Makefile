@@ -384,11 +384,12 @@ ci-parts: export TEST_SHARE ?= 8
 ci-parts: vet = -vet=off
 # test-node is a part of its own.
 ci-parts: left_out = \|node
-# The units or the suites run with the race detector, by turns.
-odd_day  = test-race-units test-envtest test-gpu-bundle
-even_day = test-race-suites test-controller test-operand
+# What takes turns by the day.
+turn_0 = test-race-units test-envtest
+turn_1 = test-race-suites test-controller
+turn_2 = test-envtest test-gpu-bundle test-operand
 ci-parts: verify lint test-unit test-mutants-sample test-clusters test-node \
-  $(if $(filter 1,$(shell expr $(or $(SEED),1) % 2)),$(odd_day),$(even_day))
+  $(turn_$(shell expr $(or $(SEED),1) % 3))
 
 ##@ Deploy
 
