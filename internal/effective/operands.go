@@ -21,6 +21,9 @@ func operandBlocks(spec *v1.ClusterPolicySpec) {
 		if !isOperandBlock(field.Type()) {
 			continue
 		}
+		if field.IsNil() {
+			field.Set(reflect.New(field.Type().Elem()))
+		}
 		if enabled, is := part[*bool](field, "Enabled"); is {
 			option(enabled, false)
 		}
