@@ -21,15 +21,16 @@ func ReplacePart(document []byte, name, command, text string) []byte {
 	return slices.Concat(before, part, after)
 }
 
-// Commit returns the commit of a working tree, followed by -dirty if tracked files have changed since. It returns an
-// empty string outside a repository.
+// Commit returns the commit of a working tree, followed by -dirty if tracked files have changed since. Those in docs do
+// not count, as results are written there. It returns an empty string outside a repository.
 func Commit(repo string) string {
 	head, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
 	if err != nil {
 		return ""
 	}
 	commit := strings.TrimSpace(string(head))
-	changed, err := exec.Command("git", "-C", repo, "status", "--porcelain", "--untracked-files=no").Output()
+	status := exec.Command("git", "-C", repo, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+	changed, err := status.Output()
 	if err != nil || len(changed) > 0 {
 		commit += "-dirty"
 	}
