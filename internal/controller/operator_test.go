@@ -60,8 +60,8 @@ func newOperator() *operator {
 	scheme := runtime.NewScheme()
 	// Not all of Kubernetes: with each write the fake client lists the types.
 	must(errors.Join(
-		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), admissionv1.AddToScheme(scheme),
-		v1.AddToScheme(scheme),
+		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme),
+		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme),
 	))
 	o := &operator{cluster: newCluster(scheme), clock: clocktesting.NewFakeClock(begin)}
 	definition := observe.CRDMetadata()

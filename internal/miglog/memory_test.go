@@ -8,8 +8,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
-// The cause is kept as long as the layout has failed, and not the log that it is part of. That has up to 128 kB, but here
-// less, as searching it for credentials takes most of the time.
+// The cause is kept as long as the layout has failed, and not the log that it is part of. That has up to 128 kB, but
+// less here, as searching it for credentials takes most of the time.
 func TestCauseKeepsNoLog(t *testing.T) {
 	const logs, size = 8, 16 << 10
 	filler := strings.Repeat(strings.Repeat("x", 127)+"\n", size/128)
