@@ -24,6 +24,7 @@ func cudaProgram(t *testing.T) string {
 }
 
 func TestValidateCUDA(t *testing.T) {
+	t.Parallel()
 	stack, program := fakegpu.Build(t), cudaProgram(t)
 	t.Run("writes its marker once a kernel runs", func(t *testing.T) {
 		g := NewWithT(t)

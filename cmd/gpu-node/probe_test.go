@@ -128,6 +128,7 @@ func TestTheFailingProbeKeepsTheFile(t *testing.T) {
 
 // The kubelet counts attempts: one in which nvidia-smi fails takes as long as one without a driver.
 func TestTheProbeRepeatsNvidiaSMI(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newDriverContainer(t, "echo no devices were found; exit 6")
 	begin := time.Now()

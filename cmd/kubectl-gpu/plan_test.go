@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,6 +36,26 @@ func installed(t *testing.T, replaced ...string) string {
 func installedBy(t *testing.T, flags []string, spec string, replaced ...string) string {
 	t.Helper()
 	g := NewWithT(t)
+	key := fmt.Sprint(flags, spec)
+	if clusters[key] == "" {
+		clusters[key] = clusterOf(t, flags, spec)
+	}
+	all := clusters[key]
+	for i := 0; i < len(replaced); i += 2 {
+		g.Expect(all).To(ContainSubstring(replaced[i]))
+	}
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	g.Expect(os.WriteFile(file, []byte(strings.NewReplacer(replaced...).Replace(all)), 0o600)).To(Succeed())
+	return file
+}
+
+// clusters are the texts of clusterOf: many tests begin with the same.
+var clusters = map[string]string{}
+
+// clusterOf returns the objects that installedBy writes.
+func clusterOf(t *testing.T, flags []string, spec string) string {
+	t.Helper()
+	g := NewWithT(t)
 	const objects = "testdata/plan-objects.yaml"
 	nodes := filepath.Join(t.TempDir(), "nodes.yaml")
 	text, err := os.ReadFile(objects)
@@ -62,12 +83,7 @@ func installedBy(t *testing.T, flags []string, spec string, replaced ...string) 
 		}
 		all += "\n---\n" + document
 	}
-	for i := 0; i < len(replaced); i += 2 {
-		g.Expect(all).To(ContainSubstring(replaced[i]))
-	}
-	file := filepath.Join(t.TempDir(), "cluster.yaml")
-	g.Expect(os.WriteFile(file, []byte(strings.NewReplacer(replaced...).Replace(all)), 0o600)).To(Succeed())
-	return file
+	return all
 }
 
 // withPods returns a DaemonSet with its status and its ready pods, one on each of the four GPU nodes.

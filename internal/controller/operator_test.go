@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -11,10 +12,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,8 +58,11 @@ type operator struct {
 // newOperator returns an operator that has just started, with a cluster that has a policy and no nodes.
 func newOperator() *operator {
 	scheme := runtime.NewScheme()
-	must(clientgoscheme.AddToScheme(scheme))
-	must(v1.AddToScheme(scheme))
+	// Not all of Kubernetes: with each write the fake client lists the types.
+	must(errors.Join(
+		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme),
+		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme),
+	))
 	o := &operator{cluster: newCluster(scheme), clock: clocktesting.NewFakeClock(begin)}
 	definition := observe.CRDMetadata()
 	definition.Name = crd.Name

@@ -27,6 +27,9 @@ func allocated(run func()) uint64 {
 // While a driver pod is of an older template, which may be for good, a pass does not copy the pods of the cluster: a
 // pod takes 1.2 kB in a list.
 func TestPassWithOutdatedDriverCopiesNoPods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures the memory of a large cluster; make test-envtest and make test-controller run it")
+	}
 	g := NewWithT(t)
 	o := newOperator()
 	pods := o.makeReady(o.addNodes(0, 200))

@@ -102,6 +102,9 @@ func (o *operator) upgradePassCost(g *WithT, held string, nodes int) passCost {
 // One node that waits for hours makes no pass read, plan or copy the others: what a pass costs depends on the nodes in
 // an upgrade, not on how many there are.
 func TestUpgradePassWithAHeldNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures the memory of a large cluster; make test-envtest and make test-controller run it")
+	}
 	g := NewWithT(t)
 	const few, many = 20, 1000
 	byLabel, forJob := map[int]passCost{}, map[int]passCost{}

@@ -28,6 +28,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 )
 
 // upgradedPods are the operands whose pods the plan of a driver upgrade depends on, and pods that pull images.
@@ -271,12 +272,26 @@ var scenes = map[string]func(*operator, string){
 	"in an upgrade": inUpgrade,
 }
 
+// chosenScenes are all scenes, and with -short one of them, which chance selects: make test-envtest and make
+// test-controller run the others.
+func chosenScenes(t *testing.T) map[string]func(*operator, string) {
+	t.Helper()
+	if !testing.Short() {
+		return scenes
+	}
+	chosen := map[string]func(*operator, string){}
+	for _, scene := range chance.Sample(t, t.Name(), slices.Collect(maps.Keys(scenes)), 1, chance.Itself) {
+		chosen[scene] = scenes[scene]
+	}
+	return chosen
+}
+
 // TestEachFieldOfANodeThatMattersWakes and the tests below: what a controller plans, or does, follows from fields of
 // objects. For each field that an object has, and each label and annotation that this project has a name for: if its
 // change changes a plan, the change is an event for the controller, by its predicate or through the fleet.
 func TestEachFieldOfANodeThatMattersWakes(t *testing.T) {
 	var lost wakeups
-	for scene, prepare := range scenes {
+	for scene, prepare := range chosenScenes(t) {
 		w := watch(prepare)
 		changed := mutants(w.node)
 		for _, key := range namedKeys() {
@@ -305,7 +320,7 @@ func TestEachFieldOfANodeThatMattersWakes(t *testing.T) {
 // TestEachFieldOfAPodThatMattersWakes: see TestEachFieldOfANodeThatMattersWakes.
 func TestEachFieldOfAPodThatMattersWakes(t *testing.T) {
 	var lost wakeups
-	for scene, prepare := range scenes {
+	for scene, prepare := range chosenScenes(t) {
 		w := watch(prepare)
 		for _, pod := range w.pods {
 			for _, m := range mutants(pod) {

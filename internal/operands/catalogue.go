@@ -1,6 +1,9 @@
 package operands
 
 import (
+	"slices"
+	"sync"
+
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/dcgm"
@@ -21,6 +24,12 @@ import (
 // Catalogue returns every operand, sorted so that each comes after those that it requires. An
 // error is a defect of the catalogue, and the operator must not start with it.
 func Catalogue() (operand.Catalogue, error) {
+	all, err := checked()
+	return slices.Clone(all), err
+}
+
+// checked is the catalogue: its check takes a while, and a program that makes several plans asks for it for each.
+var checked = sync.OnceValues(func() (operand.Catalogue, error) {
 	return operand.NewCatalogue(
 		nodediscovery.Operand(),
 		driver.Operand(),
@@ -37,4 +46,4 @@ func Catalogue() (operand.Catalogue, error) {
 		mpscontroldaemon.Operand(),
 		migmanager.Operand(),
 	)
-}
+})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 )
 
 // bug is a planner with a mistake that the model has to notice, and what it then reports.
@@ -360,13 +362,23 @@ var layoutBugs = []bug{
 	}, "has no deadline"},
 }
 
+// TestModelNoticesBugs tries one in eight bugs with -short, which chance selects: make test-full tries all.
 func TestModelNoticesBugs(t *testing.T) {
-	for _, bug := range bugs {
+	for _, bug := range tried(t, "bugs", bugs) {
 		t.Run(bug.name, func(t *testing.T) { bug.isNoticed(t, false) })
 	}
-	for _, bug := range layoutBugs {
+	for _, bug := range tried(t, "bugs of layouts", layoutBugs) {
 		t.Run(bug.name, func(t *testing.T) { bug.isNoticed(t, true) })
 	}
+}
+
+// tried are the bugs that this run tries.
+func tried(t *testing.T, purpose string, all []bug) []bug {
+	t.Helper()
+	if !testing.Short() {
+		return all
+	}
+	return chance.Sample(t, purpose, all, (len(all)+7)/8, func(b bug) string { return b.name })
 }
 
 // isNoticed explores the settings with MIG layouts, or the others, until the model notices the bug.

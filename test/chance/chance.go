@@ -63,6 +63,19 @@ func Sample[T any](tb testing.TB, purpose string, from []T, size int, name func(
 	return rotate(Seed(tb), purpose, from, size, name)[:min(size, len(from))]
 }
 
+// Numbers returns the numbers below count, which stand for as many cases, or with -short a sample of this size.
+func Numbers(tb testing.TB, purpose string, count, size int) []int {
+	tb.Helper()
+	all := make([]int, count)
+	for i := range all {
+		all[i] = i
+	}
+	if !testing.Short() {
+		return all
+	}
+	return Sample(tb, purpose, all, size, strconv.Itoa)
+}
+
 // Shuffled returns the cases in random order.
 func Shuffled[T any](tb testing.TB, purpose string, from []T) []T {
 	tb.Helper()

@@ -83,3 +83,12 @@ func TestTurns(t *testing.T) {
 	}
 	g.Expect(inTurn).To(BeNumerically("~", 100, 25))
 }
+
+func TestNumbers(t *testing.T) {
+	g := NewWithT(t)
+	if testing.Short() {
+		g.Expect(Numbers(t, "a", 4, 2)).To(Equal(Sample(t, "a", []int{0, 1, 2, 3}, 2, strconv.Itoa)))
+	} else {
+		g.Expect(Numbers(t, "a", 4, 2)).To(Equal([]int{0, 1, 2, 3}))
+	}
+}

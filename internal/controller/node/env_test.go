@@ -2,13 +2,16 @@ package node
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -47,7 +50,10 @@ func newEnv(t *testing.T) *env {
 	e := &env{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(now), fleet: fleet.New()}
 	catalogue, err := operands.Catalogue()
 	e.Expect(err).NotTo(HaveOccurred())
-	builder := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).
+	// Not all of Kubernetes: with each write the fake client lists the types.
+	types := runtime.NewScheme()
+	e.Expect(errors.Join(corev1.AddToScheme(types), policyv1.AddToScheme(types))).To(Succeed())
+	builder := fake.NewClientBuilder().WithScheme(types).WithStatusSubresource(&corev1.Node{}).
 		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode).
 		WithIndex(&corev1.Pod{}, observe.PodPhaseField, func(object client.Object) []string {
 			pod, _ := object.(*corev1.Pod)
