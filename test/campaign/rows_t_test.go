@@ -102,8 +102,12 @@ func lease() *coordinationv1.Lease {
 
 func deleteLease(ctx context.Context, r *run) error { return r.quiet.Delete(ctx, lease()) }
 
-// holdLease creates the lease of an operator whose machine no longer exists.
+// holdLease creates the lease of an operator whose machine no longer exists, in place of one that an earlier run on
+// this cluster has left without a holder.
 func holdLease(ctx context.Context, r *run) error {
+	if err := client.IgnoreNotFound(r.quiet.Delete(ctx, lease())); err != nil {
+		return err
+	}
 	held := lease()
 	held.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: new("gone"), LeaseDurationSeconds: new(int32(5)), AcquireTime: new(metav1.NowMicro()),

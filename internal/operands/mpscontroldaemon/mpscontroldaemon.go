@@ -44,11 +44,15 @@ func Operand() operand.Operand {
 const discovery = "gpu-feature-discovery"
 
 // serves decides by the label of GPU Feature Discovery. If the spec shares the GPUs by MPS, nodes without the label are
-// served, too: it may never come. Where GPU Feature Discovery is turned off, "false" is left from before.
+// served, too: it may never come. Where GPU Feature Discovery is turned off, "false" is left from before. A node whose
+// label never came does not keep the daemon once no configuration shares GPUs.
 func serves(in operand.Input, facts nodeinfo.Facts) operand.Decision {
 	isOff := !*in.Spec.GFD.Enabled || facts.Deploy[discovery] == labels.False
-	if pluginconfig.SharesByMPS(in) && (facts.MPSCapable == "" || isOff) {
+	switch {
+	case pluginconfig.SharesByMPS(in) && (facts.MPSCapable == "" || isOff):
 		return operand.Accept()
+	case facts.MPSCapable == "" && !mayShare(in):
+		return operand.Decision{Choice: operand.Absent}
 	}
 	return capability.Decide(Name, facts.MPSCapable, facts)
 }
@@ -66,13 +70,18 @@ func decide(in operand.Input) operand.Decision {
 	if !*spec.Enabled {
 		return operand.Disabled("spec.devicePlugin.enabled")
 	}
-	if spec.Config.Name == "" && !pluginconfig.SharesByMPS(in) {
+	if !mayShare(in) {
 		return operand.Decision{
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "neither spec.sharing.mps nor spec.devicePlugin.config.name is set: no configuration shares GPUs by MPS",
 		}
 	}
 	return operand.Accept()
+}
+
+// mayShare reports whether the spec shares GPUs by MPS, or has configurations of the device plugin, which may do so.
+func mayShare(in operand.Input) bool {
+	return in.Spec.DevicePlugin.Config.Name != "" || pluginconfig.SharesByMPS(in)
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

@@ -63,6 +63,7 @@ func TestNodesThatAreServed(t *testing.T) {
 		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}},
 	}
 	optedOut := map[string]string{"gpu-feature-discovery": "false"}
+	hasDaemon := map[string]string{"mps-control-daemon": "true"}
 	for name, test := range map[string]struct {
 		spec   v1.ClusterPolicySpec
 		label  string
@@ -78,6 +79,8 @@ func TestNodesThatAreServed(t *testing.T) {
 		"shared, GFD is off on the node since false":  {spec: shared, label: "false", deploy: optedOut, served: true},
 		"a ConfigMap, labelled":                       {spec: fromConfigMap, label: "true", served: true},
 		"a ConfigMap, which may share nothing":        {spec: fromConfigMap},
+		"a ConfigMap, not labelled for a moment":      {spec: fromConfigMap, deploy: hasDaemon, served: true},
+		"no longer shared, never labelled":            {deploy: hasDaemon},
 		"a ConfigMap that shares nothing, GFD is off": {spec: fromConfigMap, label: "false", deploy: optedOut},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -159,6 +159,9 @@ func TestEachInvariant(t *testing.T) {
 		"a cordon is written": {
 			newBuilder().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2",
 		},
+		"the taint of a cordon is written back with others": {
+			newBuilder().writes(patchOf("nodes", "a", `{"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable"}]}}`, "")), "",
+		},
 		"a cordon is removed": {
 			newBuilder().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2",
 		},

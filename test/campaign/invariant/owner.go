@@ -190,7 +190,7 @@ func foreignKey(write fault.Record) string {
 // cordons: only users decide whether a node is schedulable, and driver upgrades.
 func cordons(r *Run, f *found) {
 	for _, write := range r.Writes {
-		if r.MaxParallel == 0 && write.Resource == "nodes" && bytes.Contains(write.Body, []byte("unschedulable")) {
+		if r.MaxParallel == 0 && write.Resource == "nodes" && bytes.Contains(write.Body, []byte(`"unschedulable":`)) {
 			f.add(write.String(), 0, "the operator writes spec.unschedulable")
 		}
 	}
