@@ -57,6 +57,7 @@ func (r *run) judged(calls cluster.Calls) *invariant.Run {
 		Cordoned:      cordoned,
 		MayGo:         r.explained,
 		MaxParallel:   r.workload.maxParallel,
+		NewDrivers:    r.newDrivers,
 		RightsRevoked: r.rights,
 		End:           time.Now(),
 		Unprivileged:  unprivileged(),

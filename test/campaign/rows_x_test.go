@@ -62,7 +62,9 @@ func actorRows() []row {
 			id: "X6", what: "another client deletes an object of the stack, or the policy and orphans its objects", sample: 1,
 			points: fixed(
 				atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
-				atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
+				atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{
+					counts: true, newDrivers: true, mayGo: withDriver,
+				}),
 				onMIG("configmap", deleteNamed(migMapObject()), options{counts: true}),
 				atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}),
 					options{counts: true}),
@@ -129,6 +131,11 @@ func finalizerIsBack(ctx context.Context, r *run) error {
 		err = fmt.Errorf("L5 the policy has the finalizers %q", policy.Finalizers)
 	}
 	return err
+}
+
+// withDriver reports the operands whose pods are replaced with those of the driver: the others have validated it.
+func withDriver(operand, _ string) bool {
+	return slices.Contains([]string{"driver", "container-toolkit", "operator-validator"}, operand)
 }
 
 const driverName = "nvidia-driver-daemonset"

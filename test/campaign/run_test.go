@@ -42,6 +42,8 @@ type options struct {
 	rights bool
 	// spoils: the cluster cannot be reused afterwards.
 	spoils bool
+	// newDrivers: another client makes nodes start their drivers again.
+	newDrivers bool
 	// mayGo permits further deletions of pods.
 	mayGo func(operand, node string) bool
 	// counts: objects may be created and deleted more often than in an undisturbed run.

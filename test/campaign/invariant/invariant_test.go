@@ -142,6 +142,8 @@ func TestEachInvariant(t *testing.T) {
 	invalidPolicy.UID, invalidPolicy.Status.Operands = "policy", []v1.OperandStatus{
 		{Name: "driver", State: v1.OperandInvalid},
 	}
+	refusedPolicy := invalidPolicy.DeepCopy()
+	refusedPolicy.Status.Operands[0].Message = "spec.driver: applying DaemonSet ds: it is forbidden"
 	huge := policy(metav1.ConditionFalse)
 	huge.Status.Namespace = string(make([]byte, 200<<10))
 	tooSoon := policy(metav1.ConditionTrue)
@@ -203,7 +205,9 @@ func TestEachInvariant(t *testing.T) {
 			upgraded().upgrades("a", "pod-restart-required").deletes(pod("", true)), "S5",
 		},
 		"a validator of an earlier driver is replaced": {upgraded().deletes(pod("operator-validator", true)), ""},
-		"pods are read": {called("list", "pods", 200), ""},
+		"a toolkit of an earlier driver is replaced":   {startedAgain().deletes(pod("container-toolkit", true)), ""},
+		"an exporter is deleted with a driver":         {startedAgain().deletes(pod("dcgm-exporter", true)), "S5"},
+		"pods are read":                                {called("list", "pods", 200), ""},
 		"a dependant first": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
 			pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
 		"in the order of the graph": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
@@ -260,6 +264,8 @@ func TestEachInvariant(t *testing.T) {
 			false).wait(20).happens(history.ClusterPolicy, nil, allReady, false), "S10"},
 		"not ready while behind": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
 			false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionFalse), false), ""},
+		"a refused operand is applied at last": {newBuilder().happens(history.ClusterPolicy, nil, refusedPolicy,
+			false).happens(history.DaemonSet, daemonSet(2), changed, false), ""},
 		"an invalid operand changes": {newBuilder().happens(history.ClusterPolicy, nil, invalidPolicy,
 			false).happens(history.DaemonSet, daemonSet(2), changed, false), "S11"},
 		"a pod is deleted without a reason": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod,
@@ -299,6 +305,13 @@ func idle(times int, lost bool) *builder {
 		write.Namespace, write.Lost = "", lost
 		s.writes(write)
 	}
+	return s
+}
+
+// startedAgain is a history in which another client makes nodes start their drivers again.
+func startedAgain() *builder {
+	s := newBuilder()
+	s.run.NewDrivers = true
 	return s
 }
 

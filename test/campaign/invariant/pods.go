@@ -16,7 +16,7 @@ func evictions(r *Run, f *found) {
 	explained := r.replacedByUpgrades()
 	for _, call := range r.Calls.Of("pods") {
 		of := history.Key{Kind: history.Pod, Namespace: call.Namespace, Name: call.Name}
-		if r.MaxParallel > 0 && call.Verb == "delete" && (explained[of] || call.Code == http.StatusNotFound) {
+		if (r.MaxParallel > 0 || r.NewDrivers) && call.Verb == "delete" && (explained[of] || call.Code == http.StatusNotFound) {
 			continue
 		}
 		if slices.Contains([]string{"create", "delete", "deletecollection"}, call.Verb) {

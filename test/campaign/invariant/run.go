@@ -34,6 +34,8 @@ type Run struct {
 	Unprivileged func(operand, container string) bool
 	// MaxParallel is how many nodes may be in a driver upgrade at a time; 0 if the run has none.
 	MaxParallel int
+	// NewDrivers: another client makes nodes start their drivers again, whereupon what has validated them is replaced.
+	NewDrivers bool
 	// RightsRevoked: the run removes permissions of the operator.
 	RightsRevoked bool
 	// End is when the run was over.

@@ -168,13 +168,13 @@ func invalid(r *Run, f *found) {
 }
 
 // invalidBySpec reports whether the status has an operand as Invalid, and why. Objects that the API server refuses
-// are also Invalid, as long as it refuses them.
+// are also Invalid, as long as it refuses them: their messages say that they are applied, after the block of the spec.
 func invalidBySpec(policy *v1.ClusterPolicy, name string) (message string, is bool) {
 	if policy.Status.ObservedGeneration != policy.Generation {
 		return "", false
 	}
 	for _, operand := range policy.Status.Operands {
-		if operand.Name == name && operand.State == v1.OperandInvalid && !strings.HasPrefix(operand.Message, "applying ") {
+		if operand.Name == name && operand.State == v1.OperandInvalid && !strings.Contains(operand.Message, "applying ") {
 			return operand.Message, true
 		}
 	}
