@@ -43,11 +43,7 @@ func TestNodesAtRestNeedNoPlan(t *testing.T) {
 		}
 		return plan
 	}
-	tried := settings
-	if testing.Short() {
-		tried = chance.Sample(t, "settings at rest", settings, 2, func(s setting) string { return s.name })
-	}
-	for _, setting := range tried {
+	for _, setting := range triedSettings(t, "settings at rest") {
 		if _, err := setting.explore(checked, 2, 1); err != nil {
 			t.Fatalf("%s: %v", setting.name, err)
 		}
@@ -56,6 +52,15 @@ func TestNodesAtRestNeedNoPlan(t *testing.T) {
 		t.Errorf("%d plans at rest and %d others were checked", rests.Load(), plans.Load())
 	}
 	t.Logf("%d plans at rest, %d others, %d of a part of the nodes", rests.Load(), plans.Load(), parts.Load())
+}
+
+// triedSettings returns all settings, or with -short two, which chance selects.
+func triedSettings(t *testing.T, purpose string) []setting {
+	t.Helper()
+	if !testing.Short() {
+		return settings
+	}
+	return chance.Sample(t, purpose, settings, 2, func(s setting) string { return s.name })
 }
 
 // checkRest checks that a plan with sums of the nodes at rest is the plan with each of them, and counts those plans

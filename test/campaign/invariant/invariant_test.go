@@ -162,7 +162,8 @@ func TestEachInvariant(t *testing.T) {
 			newBuilder().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2",
 		},
 		"the taint of a cordon is written back with others": {
-			newBuilder().writes(patchOf("nodes", "a", `{"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable"}]}}`, "")), "",
+			newBuilder().writes(patchOf("nodes", "a",
+				`{"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable"}]}}`, "")), "",
 		},
 		"a cordon is removed": {
 			newBuilder().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2",

@@ -13,10 +13,10 @@ import (
 
 // evictions: only the DaemonSet controller deletes pods, but for those that an upgrade explains.
 func evictions(r *Run, f *found) {
-	explained := r.replacedByUpgrades()
+	explained, replaces := r.replacedByUpgrades(), r.MaxParallel > 0 || r.NewDrivers
 	for _, call := range r.Calls.Of("pods") {
 		of := history.Key{Kind: history.Pod, Namespace: call.Namespace, Name: call.Name}
-		if (r.MaxParallel > 0 || r.NewDrivers) && call.Verb == "delete" && (explained[of] || call.Code == http.StatusNotFound) {
+		if replaces && call.Verb == "delete" && (explained[of] || call.Code == http.StatusNotFound) {
 			continue
 		}
 		if slices.Contains([]string{"create", "delete", "deletecollection"}, call.Verb) {
