@@ -85,11 +85,18 @@ func TestOrphan(t *testing.T) {
 			for failAt := 0; ; failAt++ {
 				server := newOrphaner(failAt, names...)
 				applier := New(server, server, clock.RealClock{}, Timing{Deadline: time.Minute})
+				failures := 0
 				for range 2 {
 					err := applier.Orphan(t.Context(), server.list(t.Context()))
 					if err != nil && !errors.Is(err, errFailsOnce) {
 						t.Fatalf("call %d fails: %v", failAt, err)
 					}
+					if err != nil {
+						failures++
+					}
+				}
+				if failed := 0 < failAt && failAt <= server.calls; failed != (failures == 1) {
+					t.Errorf("call %d fails: %d errors", failAt, failures)
 				}
 				if left := server.list(t.Context()); len(left) > 0 || server.active > 0 ||
 					len(server.orphaned) != len(names) {

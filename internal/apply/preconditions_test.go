@@ -152,6 +152,7 @@ func TestRelabelDemandsThePodThatWasRead(t *testing.T) {
 	g.Expect(r.Get(t.Context(), client.ObjectKeyFromObject(pod), live)).To(Succeed())
 	g.Expect(live.Labels).To(Equal(map[string]string{"a": "b", "app": "driver"}))
 	g.Expect(live.Annotations).To(HaveKeyWithValue("theirs", "stays"))
+	g.Expect(live.ManagedFields).To(ContainElement(HaveField("Manager", "gpu-operator")))
 	unknown := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: "gone", UID: "uid-gone"}}
 	g.Expect(r.applier().Relabel(t.Context(), unknown, map[string]string{"a": "b"}, nil)).NotTo(Succeed())
 	r.patches = r.patches[:1]
