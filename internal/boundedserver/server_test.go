@@ -3,6 +3,7 @@ package boundedserver
 import (
 	"bufio"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -226,7 +227,9 @@ func TestServeSetsBounds(t *testing.T) {
 	g.Expect(listener.Close()).To(Succeed())
 	g.Expect([]time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}).
 		To(Equal([]time.Duration{1, 2, 3, 4}))
-	g.Expect(listener.(*limitedListener).max).To(Equal(5))
+	limited, isLimited := listener.(*limitedListener)
+	g.Expect(isLimited).To(BeTrue())
+	g.Expect(limited.max).To(Equal(5))
 	g.Expect(server.MaxHeaderBytes).To(Equal(6))
 	_, _, err = bounds.Serve(t.Context(), "127.0.0.1:none", http.NotFoundHandler(), nil)
 	g.Expect(err).To(HaveOccurred())
@@ -238,8 +241,9 @@ func TestTLSConnectionIsKept(t *testing.T) {
 	other := httptest.NewTLSServer(http.NotFoundHandler())
 	defer other.Close()
 	address := servedWith(t, unbounded(1), &tls.Config{Certificates: other.TLS.Certificates})
-	client := other.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-	client.ServerName = "example.com"
+	roots := x509.NewCertPool()
+	roots.AddCert(other.Certificate())
+	client := &tls.Config{RootCAs: roots, ServerName: "example.com"}
 	scraper := tls.Client(begin(t, address, ""), client)
 	for range 2 {
 		_, err := io.WriteString(scraper, allowed)

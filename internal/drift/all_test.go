@@ -93,7 +93,10 @@ func TestPathsOfAll(t *testing.T) {
 		{"{others: {a: b}}", "{others: {a: b, c: d}}", nil},
 		{"{nodeSelectorTerms: [{a: b}]}", "{nodeSelectorTerms: [{a: b, c: d}]}", []string{"nodeSelectorTerms[0].c"}},
 		{"{others: [{a: b}]}", "{others: [{a: b, c: d}]}", nil},
-		{"{initContainers: [{name: a}]}", "{initContainers: [{name: b}]}", []string{"initContainers[a]", "initContainers[b]"}},
+		{
+			"{initContainers: [{name: a}]}", "{initContainers: [{name: b}]}",
+			[]string{"initContainers[a]", "initContainers[b]"},
+		},
 		{"{volumes: [{name: a}]}", "{volumes: [{name: b}]}", []string{"volumes[a]", "volumes[b]"}},
 		{"{args: [a]}", "{args: [b]}", []string{"args"}},
 		{"{args: [a, b]}", "{args: [a, b]}", nil},

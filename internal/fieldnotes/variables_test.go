@@ -58,7 +58,7 @@ func TestFieldsThatCannotWork(t *testing.T) {
 		"a strategy beside spec.mig": {"{gfd: {env: [{name: MIG_STRATEGY, value: mixed}]}}",
 			"spec.gfd.env: MIG_STRATEGY is not read by all that depends on it: set spec.mig.strategy"},
 		"the strategy of spec.mig": {"{mig: {strategy: mixed}, gfd: {env: [{name: MIG_STRATEGY, value: mixed}]}}", ""},
-		"a branch of drivers":      {"{driver: {version: '580'}}", "spec.driver.version: is a branch, by which NVIDIA publishes"},
+		"a branch of drivers":      {"{driver: {version: '580'}}", "spec.driver.version: is a branch, by which NVIDIA"},
 		"a branch in NVIDIA's registry": {
 			"{driver: {repository: nvcr.io/nvidia, version: '580'}}", "spec.driver.version: is a branch",
 		},

@@ -17,6 +17,8 @@ import (
 )
 
 const (
+	notSent = "not sent, as another replica of the operator may be the leader: "
+
 	leases = "/apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases"
 	lease  = leases + "/lease"
 	node   = "/api/v1/nodes/a"
@@ -90,8 +92,7 @@ func (r *fixture) after(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d))
 
 func TestAWriteFollowsARenewal(t *testing.T) {
 	r := newFixture(t)
-	r.Expect(r.send(http.MethodPatch, node)).To(MatchError("not sent, as another replica of the operator may be the leader: " +
-		"this one has not acquired the leader lease yet"))
+	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(notSent + "this one has not acquired the leader lease yet"))
 	r.Expect(r.send(http.MethodPost, leases)).To(Succeed())
 	r.after(10 * time.Second)
 	for _, method := range []string{http.MethodPatch, http.MethodPost, http.MethodPut, http.MethodDelete} {
@@ -108,8 +109,7 @@ func TestAWriteFollowsARenewal(t *testing.T) {
 	r.Expect(r.send(http.MethodPut, lease)).To(Succeed())
 	r.Expect(r.send(http.MethodPatch, node)).To(Succeed())
 	r.after(11 * time.Second)
-	r.Expect(r.send(http.MethodPatch, node)).To(MatchError("not sent, as another replica of the operator may be the leader: " +
-		"this one last renewed the leader lease at 2026-01-02T03:04:15Z"))
+	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(notSent + "this one last renewed the leader lease at 2026-01-02T03:04:15Z"))
 	r.Expect(r.logged).To(HaveLen(2), "and again after it was the leader in between")
 }
 

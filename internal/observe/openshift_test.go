@@ -73,7 +73,8 @@ func TestConfigurationOfOpenShift(t *testing.T) {
 // Each object is watched by itself, and an update counts if it changes what is read.
 func TestWatchesOfOpenShift(t *testing.T) {
 	g := NewWithT(t)
-	proxies, versions, mapper := &informertest.FakeInformers{}, &informertest.FakeInformers{}, meta.NewDefaultRESTMapper(nil)
+	proxies, versions := &informertest.FakeInformers{}, &informertest.FakeInformers{}
+	mapper := meta.NewDefaultRESTMapper(nil)
 	watches := observe.NewOpenShift(proxies, versions, mapper, clock.RealClock{}).Watches()
 	g.Expect(watches).To(HaveLen(2))
 	g.Expect(watches[0].Cache).To(BeIdenticalTo(proxies))

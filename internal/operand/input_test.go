@@ -67,7 +67,8 @@ func TestInjection(t *testing.T) {
 
 		PodRuntimeClass string
 	}
-	crio, containerd := nodeinfo.Layout{Runtime: nodeinfo.RuntimeCRIO}, nodeinfo.Layout{Runtime: nodeinfo.RuntimeContainerd}
+	crio := nodeinfo.Layout{Runtime: nodeinfo.RuntimeCRIO}
+	containerd := nodeinfo.Layout{Runtime: nodeinfo.RuntimeContainerd}
 	spec := func(others, cdi, nri bool) v1.ClusterPolicySpec {
 		return v1.ClusterPolicySpec{
 			Paused: new(others), Toolkit: &v1.ToolkitSpec{Enabled: new(others)}, DCGM: &v1.DCGMSpec{Enabled: new(others)},

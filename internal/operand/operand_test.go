@@ -41,8 +41,8 @@ func TestLabelsOfAnOperand(t *testing.T) {
 
 func TestVariant(t *testing.T) {
 	for want, of := range map[string][3]string{
-		"": {"", "", "a"}, "ubuntu24.04-amd64": {"ubuntu24.04-amd64", "containerd", "a"}, "containerd": {"", "containerd", ""},
-		"containerd-a": {"", "containerd", "a"},
+		"": {"", "", "a"}, "ubuntu24.04-amd64": {"ubuntu24.04-amd64", "containerd", "a"},
+		"containerd": {"", "containerd", ""}, "containerd-a": {"", "containerd", "a"},
 	} {
 		NewWithT(t).Expect(operand.Variant(of[0], of[1], of[2])).To(Equal(want))
 	}
@@ -61,11 +61,14 @@ func TestSelects(t *testing.T) {
 		labels map[string]string
 		want   string
 	}{
-		"all":           {labels: map[string]string{"team": "ml", "zone": "1"}},
-		"another value": {labels: map[string]string{"team": "x", "zone": "1"}, want: "spec.daemonsets.nodeSelector requires label team=ml"},
-		"none":          {want: "spec.daemonsets.nodeSelector requires label team=ml"},
-		"its own":       {o: own, labels: map[string]string{"team": ""}},
-		"not its own":   {o: own, labels: map[string]string{"zone": "1"}, want: "spec.a.nodeSelector requires label team="},
+		"all": {labels: map[string]string{"team": "ml", "zone": "1"}},
+		"another value": {
+			labels: map[string]string{"team": "x", "zone": "1"},
+			want:   "spec.daemonsets.nodeSelector requires label team=ml",
+		},
+		"none":        {want: "spec.daemonsets.nodeSelector requires label team=ml"},
+		"its own":     {o: own, labels: map[string]string{"team": ""}},
+		"not its own": {o: own, labels: map[string]string{"zone": "1"}, want: "spec.a.nodeSelector requires label team="},
 	} {
 		want := operand.Accept()
 		if test.want != "" {

@@ -96,12 +96,14 @@ func TestFieldsOfAnOperandsBlock(t *testing.T) {
 		"spec.template.spec.containers[0].readinessProbe.httpGet": {"spec.driver.readinessProbe"},
 		"spec.template.spec.hostNetwork":                          {"spec.driver.hostNetwork"},
 		"spec.template.spec.containers[0].ports[0].hostPort":      {"spec.driver.hostNetwork"},
-		"spec.template.spec.imagePullSecrets[0].name":             {"spec.driver.imagePullSecrets", "spec.global.imagePullSecrets"},
-		"spec.template.spec.priorityClassName":                    {"spec.daemonsets.priorityClassName"},
-		"spec.template.spec.nodeSelector":                         {"spec.daemonsets.nodeSelector"},
-		"spec.template.metadata.annotations[a]":                   {"spec.daemonsets.annotations"},
-		"spec.updateStrategy.rollingUpdate.maxUnavailable":        {"spec.daemonsets.rollingUpdate"},
-		"spec.template.spec.containers[0].resources.requests[a]":  {"spec.driver"},
+		"spec.template.spec.imagePullSecrets[0].name": {
+			"spec.driver.imagePullSecrets", "spec.global.imagePullSecrets",
+		},
+		"spec.template.spec.priorityClassName":                   {"spec.daemonsets.priorityClassName"},
+		"spec.template.spec.nodeSelector":                        {"spec.daemonsets.nodeSelector"},
+		"spec.template.metadata.annotations[a]":                  {"spec.daemonsets.annotations"},
+		"spec.updateStrategy.rollingUpdate.maxUnavailable":       {"spec.daemonsets.rollingUpdate"},
+		"spec.template.spec.containers[0].resources.requests[a]": {"spec.driver"},
 	} {
 		if got := in.FieldsOf(&drivers, path); !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", path, got, want)

@@ -76,14 +76,18 @@ func TestFieldOfANodePoolOrObject(t *testing.T) {
 	})
 	plain := onePool(nil)
 	for path, of := range map[string]struct{ pool, object string }{
-		"spec.driver.version":                       {"spec.nodePools[].driver.version", "spec.version"},
-		"spec.driver.env":                           {"spec.driver.env", "spec.env"},
-		"spec.gds.image":                            {"spec.nodePools[].driver.gds.image", "spec.gds.image"},
-		"spec.gdrcopy.image":                        {"spec.gdrcopy.image", "spec.gdrcopy.image"},
-		"spec.driver.none.of.them":                  {"spec.driver.none.of.them", "spec.none.of.them"},
-		"spec.driver.repoConfig.configMapName":      {"spec.driver.repoConfig.configMapName", "spec.repoConfig.name"},
-		"spec.driver.licensingConfig.configMapName": {"spec.driver.licensingConfig.configMapName", "spec.licensingConfig.name"},
-		"spec.driver.virtualTopology.config":        {"spec.driver.virtualTopology.config", "spec.virtualTopologyConfig.name"},
+		"spec.driver.version":                  {"spec.nodePools[].driver.version", "spec.version"},
+		"spec.driver.env":                      {"spec.driver.env", "spec.env"},
+		"spec.gds.image":                       {"spec.nodePools[].driver.gds.image", "spec.gds.image"},
+		"spec.gdrcopy.image":                   {"spec.gdrcopy.image", "spec.gdrcopy.image"},
+		"spec.driver.none.of.them":             {"spec.driver.none.of.them", "spec.none.of.them"},
+		"spec.driver.repoConfig.configMapName": {"spec.driver.repoConfig.configMapName", "spec.repoConfig.name"},
+		"spec.driver.licensingConfig.configMapName": {
+			"spec.driver.licensingConfig.configMapName", "spec.licensingConfig.name",
+		},
+		"spec.driver.virtualTopology.config": {
+			"spec.driver.virtualTopology.config", "spec.virtualTopologyConfig.name",
+		},
 	} {
 		g.Expect(in.Field(path)).To(Equal(path), "nodes of no node pool")
 		g.Expect(plain.ForNodePool(operand.NodePools(plain.Spec)[0]).Field(path)).To(Equal(path), "nothing is overridden")

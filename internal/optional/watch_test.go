@@ -152,7 +152,11 @@ func inBubble(t *testing.T, test func(e env)) {
 		object.SetGroupVersionKind(monitor)
 		e.Watch = optional.New(optional.Options{
 			Object: object, Cache: e.informers, Mapper: e.mapper, Clock: clock.RealClock{}, Changed: e.signal,
-			Differs: func(before, after any) bool { return before.(*corev1.Pod).Name < after.(*corev1.Pod).Name },
+			Differs: func(before, after any) bool {
+				one, isOne := before.(*corev1.Pod)
+				other, isOther := after.(*corev1.Pod)
+				return isOne && isOther && one.Name < other.Name
+			},
 		})
 		running, stop := context.WithCancel(e.ctx)
 		ended := make(chan error, 1)
@@ -324,7 +328,8 @@ func TestChangesOfObjectsAreNotified(t *testing.T) {
 		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
 		time.Sleep(time.Second)
 		e.Expect(e.signal.Events()).To(Receive(), "the cache has synced")
-		one, other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+		one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 		for name, change := range map[string]func(){
 			"an object is added":   func() { e.informers.informer.Add(one) },
 			"an object is changed": func() { e.informers.informer.Update(one, other) },

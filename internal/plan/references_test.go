@@ -20,8 +20,8 @@ func TestReferencesOfOthersHoldBesideNVIDIADrivers(t *testing.T) {
 	in.Spec.DCGMExporter.Config.Name = "missing"
 	step := computeFor(t, in, []nodeinfo.Facts{withLabels(ubuntu("n"), "team", "a")})["dcgm-exporter"]
 	want := stepSummary{
-		Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonReferenceMissing, Message: "spec.dcgmExporter.config.name: " +
-			"there is no ConfigMap missing in namespace gpu-operator: create it",
+		Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonReferenceMissing,
+		Message: "spec.dcgmExporter.config.name: there is no ConfigMap missing in namespace gpu-operator: create it",
 	}
 	if diff := cmp.Diff(want, step); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -203,6 +203,8 @@ func TestWhatPodsCanHave(t *testing.T) {
 		`{"daemonsets":{"podSecurityContext":{"windowsOptions":{"gmsaCredentialSpecName":"a.b","gmsaCredentialSpec":"c"}}}}`,
 		`{"daemonsets":{"podSecurityContext":{"appArmorProfile":{"type":"Localhost","localhostProfile":"a b"}}}}`,
 		`{"daemonsets":{"annotations":{"Example.com/A":"b","controller.kubernetes.io/pod-deletion-cost":"-07"}}}`,
+		`{"daemonsets":{"annotations":{"container.apparmor.security.beta.kubernetes.io/a":"localhost/b"}}}`,
+		`{"daemonsets":{"annotations":{"container.apparmor.security.beta.kubernetes.io/a":"runtime/default"}}}`,
 		`{"daemonsets":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"0"}}}`,
 		`{"daemonsets":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"50"}}}`,
 		`{"daemonsets":{"podSecurityContext":{"supplementalGroupsPolicy":"Merge"}}}`,

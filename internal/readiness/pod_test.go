@@ -480,7 +480,8 @@ func TestNeverTerminated(t *testing.T) {
 			Conditions: ready(corev1.ConditionTrue), ContainerStatuses: []corev1.ContainerStatus{{}},
 		}},
 		"restarted": {status: corev1.PodStatus{
-			Conditions: ready(corev1.ConditionTrue), ContainerStatuses: []corev1.ContainerStatus{{}, {LastTerminationState: ended}},
+			Conditions:        ready(corev1.ConditionTrue),
+			ContainerStatuses: []corev1.ContainerStatus{{}, {LastTerminationState: ended}},
 		}},
 	} {
 		if got := readiness.NeverTerminated(&corev1.Pod{Status: test.status}); got != test.want {

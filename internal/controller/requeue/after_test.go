@@ -58,7 +58,9 @@ func TestAllEventsEnqueue(t *testing.T) {
 	defer queue.ShutDown()
 	handler := requeue.EnqueueAfter(
 		func(client.Object) time.Duration { return 0 },
-		func(object client.Object) []reconcile.Request { return []reconcile.Request{requestFor(object.GetName())} },
+		func(object client.Object) []reconcile.Request {
+			return []reconcile.Request{requestFor(object.GetName())}
+		},
 	)
 	named := func(name string) client.Object { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	handler.Create(t.Context(), event.CreateEvent{Object: named("created")}, queue)

@@ -26,7 +26,8 @@ func TestRuntimeClasses(t *testing.T) {
 	} {
 		g, o := NewWithT(t), Operand()
 		in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
-			CDI: &v1.CDISpec{Enabled: new(test.cdi), NRIPluginEnabled: new(test.nri)}, Toolkit: &v1.ToolkitSpec{Enabled: new(test.toolkit)},
+			CDI:     &v1.CDISpec{Enabled: new(test.cdi), NRIPluginEnabled: new(test.nri)},
+			Toolkit: &v1.ToolkitSpec{Enabled: new(test.toolkit)},
 		})}
 		g.Expect(o.Name).To(BeEquivalentTo("runtime-classes"))
 		g.Expect(o.Decide(in)).To(Equal(test.want), name)
