@@ -110,6 +110,9 @@ func TestPathsOfAll(t *testing.T) {
 		}
 		NewWithT(t).Expect(got).To(Equal(test.want), test.intent)
 	}
+	composed := &unstructured.Unstructured{Object: map[string]any{"a": map[string]any{"b": "c"}, "d": []any{"e"}}}
+	NewWithT(t).Expect(All(composed, map[string]any{"a": "x", "d": "y"})).To(Equal(
+		[]Difference{{"a", "x", map[string]any{"b": "c"}}, {"d", "y", []any{"e"}}}))
 	NewWithT(t).Expect(Between(map[string]any{"a": "x", "b": "y"}, map[string]any{"a": "z", "b": nil})).To(Equal(
 		[]Difference{{"a", "x", "z"}, {"b", "y", nil}}))
 }
