@@ -109,7 +109,8 @@ func TestAWriteFollowsARenewal(t *testing.T) {
 	r.Expect(r.send(http.MethodPut, lease)).To(Succeed())
 	r.Expect(r.send(http.MethodPatch, node)).To(Succeed())
 	r.after(11 * time.Second)
-	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(notSent + "this one last renewed the leader lease at 2026-01-02T03:04:15Z"))
+	r.Expect(r.send(http.MethodPatch, node)).To(
+		MatchError(notSent + "this one last renewed the leader lease at 2026-01-02T03:04:15Z"))
 	r.Expect(r.logged).To(HaveLen(2), "and again after it was the leader in between")
 }
 

@@ -107,8 +107,10 @@ func TestHealthActionsSeeOthersAndRecords(t *testing.T) {
 		actor, reliesOn     string
 		hasRecord, recorded bool
 	}{
-		"none":                    {change: func(*corev1.Node) {}},
-		"NVSentinel":              {change: label(labels.NVSentinelState, "draining"), actor: nvsentinel, reliesOn: nvsentinel},
+		"none": {change: func(*corev1.Node) {}},
+		"NVSentinel": {
+			change: label(labels.NVSentinelState, "draining"), actor: "NVSentinel", reliesOn: "NVSentinel",
+		},
 		"NVSentinel is done":      {change: label(labels.NVSentinelState, "remediation-succeeded")},
 		"the autoscaler":          {change: taint(labels.TaintToBeDeleted), actor: "the cluster autoscaler"},
 		"Karpenter":               {change: taint(labels.TaintDisrupted), actor: "Karpenter"},
