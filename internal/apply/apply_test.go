@@ -8,8 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -312,6 +315,23 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
+// Differs reads the API server only for what the cache does not have, and no longer than a round.
+func TestDiffersReadsTheServerOnACacheMiss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		empty, cached := newCluster(t), newCluster(t, applied(t, configMap("a")))
+		hanging := &slowReader{Reader: empty, wait: time.Hour}
+		differs, err := New(cached, hanging, clock.RealClock{}, DefaultTiming()).Differs(t.Context(), policy, configMap("a"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(differs).To(BeFalse())
+		g.Expect(elapsed(func() {
+			differs, err = New(empty, hanging, clock.RealClock{}, DefaultTiming()).Differs(t.Context(), policy, configMap("a"))
+		})).To(Equal(1500 * time.Millisecond))
+		g.Expect(err).To(MatchError("reading ConfigMap a: context deadline exceeded"))
+		g.Expect(differs).To(BeFalse())
+	})
+}
+
 // applied returns the object as it is stored after it was applied.
 func applied(t *testing.T, intent *corev1.ConfigMap) *corev1.ConfigMap {
 	t.Helper()
@@ -397,6 +417,9 @@ func TestApplyIgnoresAStaleCache(t *testing.T) {
 	if err != nil || !wrote || len(cache.applied) != 0 {
 		t.Errorf("wrote %v, %v, %d calls: a recent write is not repeated", wrote, err, len(cache.applied))
 	}
+	if differs, err := applier.Differs(t.Context(), policy, intent); differs || err != nil {
+		t.Errorf("it differs: %v, %v", differs, err)
+	}
 }
 
 func TestApplyReportsAFailedCall(t *testing.T) {
@@ -479,5 +502,17 @@ func TestDigestDependsOnTheIntentOnly(t *testing.T) {
 	}
 	if digestOf(configMap("a", ownedBy("other"))) != before {
 		t.Error("the digest changes with the owner, which belongs to the cluster")
+	}
+	intent, err := Intent(daemonSet("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(intent.Object, "metadata")
+	want := map[string]any{"spec": map[string]any{
+		"selector": nil, "template": map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"containers": nil}},
+		"updateStrategy": map[string]any{},
+	}}
+	if diff := cmp.Diff(want, intent.Object); diff != "" {
+		t.Errorf("intent -want +got:\n%s", diff)
 	}
 }

@@ -32,6 +32,8 @@ type namespaceServer struct {
 	client.WithWatch
 	reads, writes int
 	refused       error
+	// failed is the answer to writes.
+	failed error
 }
 
 func newNamespaceServer(t *testing.T, labels map[string]string) *namespaceServer {
@@ -57,12 +59,18 @@ func newNamespaceServer(t *testing.T, labels map[string]string) *namespaceServer
 				ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
 			) error {
 				o.writes++
+				if o.failed != nil {
+					return o.failed
+				}
 				return w.Apply(ctx, object, options...)
 			},
 			Patch: func(
 				ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
 			) error {
 				o.writes++
+				if o.failed != nil {
+					return o.failed
+				}
 				return w.Patch(ctx, object, patch, options...)
 			},
 		}).Build()
@@ -208,6 +216,23 @@ func TestNamespaceIsReadOnceWithoutPodSecurity(t *testing.T) {
 			if err := applier.SetPodSecurity(t.Context(), "gpu-operator", true); !errors.Is(err, refused) {
 				t.Errorf("privileged: %v", err)
 			}
+		})
+	}
+}
+
+// A write that fails is repeated by the next pass.
+func TestPodSecurityWriteFails(t *testing.T) {
+	for name, before := range map[string]map[string]string{"replaced": {enforce: "baseline"}, "new": {"team": "ml"}} {
+		t.Run(name, func(t *testing.T) {
+			g, o := NewWithT(t), newNamespaceServer(t, before)
+			applier := o.applier()
+			for _, privileged := range []bool{true, false} {
+				o.failed = errFailsOnce
+				g.Expect(applier.SetPodSecurity(t.Context(), "gpu-operator", privileged)).To(MatchError(errFailsOnce))
+				o.failed = nil
+				g.Expect(applier.SetPodSecurity(t.Context(), "gpu-operator", privileged)).To(Succeed())
+			}
+			g.Expect(o.labels(t)).To(Equal(before))
 		})
 	}
 }

@@ -24,6 +24,8 @@ import (
 type recorder struct {
 	client.WithWatch
 	patches []string
+	// owner is the field manager of the last patch.
+	owner   string
 	deleted []client.DeleteOptions
 	// gets are the reads.
 	gets int
@@ -52,7 +54,7 @@ func newRecorder(objects ...client.Object) *recorder {
 			if err != nil {
 				return err
 			}
-			r.patches = append(r.patches, string(body))
+			r.patches, r.owner = append(r.patches, string(body)), (&client.PatchOptions{}).ApplyOptions(options).FieldManager
 			return w.Patch(ctx, o, p, options...)
 		},
 		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
@@ -152,6 +154,7 @@ func TestRelabelDemandsThePodThatWasRead(t *testing.T) {
 	g.Expect(r.Get(t.Context(), client.ObjectKeyFromObject(pod), live)).To(Succeed())
 	g.Expect(live.Labels).To(Equal(map[string]string{"a": "b", "app": "driver"}))
 	g.Expect(live.Annotations).To(HaveKeyWithValue("theirs", "stays"))
+	g.Expect(r.owner).To(Equal("gpu-operator"))
 	unknown := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: "gone", UID: "uid-gone"}}
 	g.Expect(r.applier().Relabel(t.Context(), unknown, map[string]string{"a": "b"}, nil)).NotTo(Succeed())
 	r.patches = r.patches[:1]

@@ -207,6 +207,20 @@ func TestNoCallStartsAfterAShutdown(t *testing.T) {
 	})
 }
 
+func TestErrorsOfWhatWasNotSent(t *testing.T) {
+	g := NewWithT(t)
+	applier := New(newCluster(t), nil, clock.RealClock{}, Timing{Deadline: time.Minute, RoundTimeout: time.Minute})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	// Without a slot, nothing can start.
+	c := applier.enqueue(ctx, configMap("a"), "applying ConfigMap a", nil)
+	<-c.done
+	g.Expect(c.result.Err).To(MatchError(
+		"applying ConfigMap a: cancelled before the request was sent: context canceled"))
+	g.Expect(applier.request(ctx, "reading Pod a", nil)).To(MatchError(
+		"reading Pod a: cancelled before the request was sent: context canceled"))
+}
+
 // slowReader answers after a while, or when the caller's context ends.
 type slowReader struct {
 	client.Reader

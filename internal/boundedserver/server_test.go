@@ -2,10 +2,14 @@ package boundedserver
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -14,6 +18,11 @@ import (
 
 // served starts a server with these bounds, and returns its address. Requests with any token are authorized.
 func served(t *testing.T, bounds Bounds) string {
+	t.Helper()
+	return servedWith(t, bounds, nil)
+}
+
+func servedWith(t *testing.T, bounds Bounds, config *tls.Config) string {
 	t.Helper()
 	metrics := Keeping(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }))
@@ -25,7 +34,7 @@ func served(t *testing.T, bounds Bounds) string {
 		}
 		metrics.ServeHTTP(w, r)
 	})
-	server, listener, err := bounds.Serve(t.Context(), "127.0.0.1:0", mux, nil)
+	server, listener, err := bounds.Serve(t.Context(), "127.0.0.1:0", mux, config)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -94,6 +103,7 @@ func TestUnfinishedRequestsEnd(t *testing.T) {
 		And(BeNumerically(">", 0), BeNumerically("<=", 10*time.Second))), "150 connections were all open after 14 s")
 	g.Expect([]time.Duration{bounds.Write, bounds.Idle}).To(HaveEach(
 		And(BeNumerically(">", 0), BeNumerically("<=", 20*time.Second))))
+	g.Expect(bounds.HeaderBytes).To(And(BeNumerically(">=", 8<<10), BeNumerically("<=", 64<<10)))
 	bounds = unbounded(100)
 	bounds.Header = time.Millisecond
 	address := served(t, bounds)
@@ -171,11 +181,76 @@ type named struct {
 	net.Conn
 	name   string
 	closed *[]string
+	from   net.Addr
+	// err is what Close returns.
+	err error
 }
 
 func (n named) Close() error {
 	*n.closed = append(*n.closed, n.name)
-	return nil
+	return n.err
+}
+
+func (n named) RemoteAddr() net.Addr { return n.from }
+
+// offered is a listener with a connection.
+type offered struct {
+	net.Listener
+	conn net.Conn
+}
+
+func (o offered) Accept() (net.Conn, error) { return o.conn, nil }
+
+// The source of a connection has no port, so that those of one client count together.
+func TestSourceOfConnections(t *testing.T) {
+	for source, from := range map[string]net.Addr{
+		"10.0.0.1": &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}, "/run/a": &net.UnixAddr{Name: "/run/a"},
+	} {
+		g := NewWithT(t)
+		var closed []string
+		conn := named{name: "a", closed: &closed, from: from, err: errors.New("closed already")}
+		listener := &limitedListener{Listener: offered{conn: conn}, max: 1}
+		accepted, err := listener.Accept()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(listener.open).To(HaveLen(1))
+		g.Expect(listener.open[0].source).To(Equal(source))
+		g.Expect(accepted.Close()).To(MatchError("closed already"))
+		g.Expect(listener.open).To(BeEmpty())
+	}
+}
+
+func TestServeSetsBounds(t *testing.T) {
+	g := NewWithT(t)
+	bounds := Bounds{Header: 1, Read: 2, Write: 3, Idle: 4, Connections: 5, HeaderBytes: 6}
+	server, listener, err := bounds.Serve(t.Context(), "127.0.0.1:0", http.NotFoundHandler(), nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(listener.Close()).To(Succeed())
+	g.Expect([]time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}).
+		To(Equal([]time.Duration{1, 2, 3, 4}))
+	limited, isLimited := listener.(*limitedListener)
+	g.Expect(isLimited).To(BeTrue())
+	g.Expect(limited.max).To(Equal(5))
+	g.Expect(server.MaxHeaderBytes).To(Equal(6))
+	_, _, err = bounds.Serve(t.Context(), "127.0.0.1:none", http.NotFoundHandler(), nil)
+	g.Expect(err).To(HaveOccurred())
+}
+
+// The connection of an authorized request is kept with TLS, too.
+func TestTLSConnectionIsKept(t *testing.T) {
+	g := NewWithT(t)
+	other := httptest.NewTLSServer(http.NotFoundHandler())
+	defer other.Close()
+	address := servedWith(t, unbounded(1), &tls.Config{Certificates: other.TLS.Certificates})
+	roots := x509.NewCertPool()
+	roots.AddCert(other.Certificate())
+	client := &tls.Config{RootCAs: roots, ServerName: "example.com"}
+	scraper := tls.Client(begin(t, address, ""), client)
+	for range 2 {
+		_, err := io.WriteString(scraper, allowed)
+		g.Expect(err).NotTo(HaveOccurred())
+		expectMetrics(t, scraper)
+		expectEnd(t, begin(t, address, ""))
+	}
 }
 
 func TestAKeptConnectionEnds(t *testing.T) {

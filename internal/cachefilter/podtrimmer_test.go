@@ -70,3 +70,45 @@ func TestPodsOfATemplateShareTheirParts(t *testing.T) {
 		"another cache has its own",
 	)
 }
+
+// Times and identities stay, because verdicts and preconditions need them.
+func TestTrimKeepsIdentityAndTimes(t *testing.T) {
+	g := NewWithT(t)
+	created, deleted := metav1.Unix(1, 0), metav1.Unix(2, 0)
+	meta := metav1.ObjectMeta{
+		Name: "a", Namespace: "b", UID: "u", ResourceVersion: "7", CreationTimestamp: created, DeletionTimestamp: &deleted,
+		GenerateName: "dropped",
+	}
+	want := *meta.DeepCopy()
+	want.GenerateName = ""
+	trimmed := trimOne(t, NewPodTrimmer(), &corev1.Pod{ObjectMeta: meta})
+	g.Expect(trimmed.ObjectMeta).To(Equal(want))
+	node, err := NewNodeTrimmer(func(string) map[string]string { return nil }).Node(&corev1.Node{ObjectMeta: meta})
+	g.Expect(err).NotTo(HaveOccurred())
+	want.Labels = map[string]string{}
+	g.Expect(node).To(HaveField("ObjectMeta", want))
+	other, err := NewNodeTrimmer(nil).Node(trimmed)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(other).To(BeIdenticalTo(trimmed))
+}
+
+// A pod that has never terminated needs only the condition Ready, any other one those of its start, too.
+func TestTrimKeepsConditions(t *testing.T) {
+	of := func(ready corev1.ConditionStatus, kinds ...corev1.PodConditionType) []corev1.PodCondition {
+		var all []corev1.PodCondition
+		for i, kind := range kinds {
+			all = append(all, corev1.PodCondition{
+				Type: kind, Status: ready, Reason: "R", Message: "m", LastTransitionTime: metav1.Unix(int64(i), 0),
+			})
+		}
+		return all
+	}
+	all := []corev1.PodConditionType{
+		corev1.PodReady, corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady,
+	}
+	for ready, kept := range map[corev1.ConditionStatus]int{corev1.ConditionTrue: 1, corev1.ConditionFalse: 3} {
+		pod := podOf("a", "1")
+		pod.Status.Conditions = of(ready, all...)
+		NewWithT(t).Expect(trimOne(t, NewPodTrimmer(), pod).Status.Conditions).To(Equal(of(ready, all[:kept]...)))
+	}
+}

@@ -75,3 +75,44 @@ spec:
 	g.Expect(Between(object("{a: {b: 1, c: []}, d: x}"), object("{a: {b: 2}, e: y}"))).To(ConsistOf(
 		HaveField("Path", "a.b"), HaveField("Path", "d"), HaveField("Path", "e")))
 }
+
+func TestPathsOfAll(t *testing.T) {
+	for _, test := range []struct {
+		intent, live string
+		want         []string
+	}{
+		{"{a: {b: c}}", "{a: x}", []string{"a"}},
+		{"{a: [b]}", "{a: x}", []string{"a"}},
+		{"{a: null}", "{a: x}", nil},
+		{"{metadata: {labels: {a: b}}}", "{metadata: {labels: {a: b, c: d}}}", nil},
+		{"{spec: {labels: {a: b}}}", "{spec: {labels: {a: b, c: d}}}", []string{"spec.labels.c"}},
+		{"{x: {annotations: {a: b}}}", "{x: {annotations: {a: b, c: d}}}", []string{"x.annotations.c"}},
+		{"{matchLabels: {a: b}}", "{matchLabels: {a: b, c: d}}", []string{"matchLabels.c"}},
+		{"{data: {a: b}}", "{data: {a: b, c: d}}", []string{"data.c"}},
+		{"{requests: {a: 1}}", "{requests: {a: 1000m, c: d}}", []string{"requests.c"}},
+		{"{others: {a: b}}", "{others: {a: b, c: d}}", nil},
+		{"{nodeSelectorTerms: [{a: b}]}", "{nodeSelectorTerms: [{a: b, c: d}]}", []string{"nodeSelectorTerms[0].c"}},
+		{"{others: [{a: b}]}", "{others: [{a: b, c: d}]}", nil},
+		{
+			"{initContainers: [{name: a}]}", "{initContainers: [{name: b}]}",
+			[]string{"initContainers[a]", "initContainers[b]"},
+		},
+		{"{volumes: [{name: a}]}", "{volumes: [{name: b}]}", []string{"volumes[a]", "volumes[b]"}},
+		{"{args: [a]}", "{args: [b]}", []string{"args"}},
+		{"{args: [a, b]}", "{args: [a, b]}", nil},
+		{"{a: [{b: c}]}", "{a: [{b: c}, {b: d}]}", []string{"a"}},
+	} {
+		intent, _ := decode(t, test.intent).(map[string]any)
+		live, _ := decode(t, test.live).(map[string]any)
+		var got []string
+		for _, difference := range All(&unstructured.Unstructured{Object: intent}, live) {
+			got = append(got, difference.Path)
+		}
+		NewWithT(t).Expect(got).To(Equal(test.want), test.intent)
+	}
+	composed := &unstructured.Unstructured{Object: map[string]any{"a": map[string]any{"b": "c"}, "d": []any{"e"}}}
+	NewWithT(t).Expect(All(composed, map[string]any{"a": "x", "d": "y"})).To(Equal(
+		[]Difference{{"a", "x", map[string]any{"b": "c"}}, {"d", "y", []any{"e"}}}))
+	NewWithT(t).Expect(Between(map[string]any{"a": "x", "b": "y"}, map[string]any{"a": "z", "b": nil})).To(Equal(
+		[]Difference{{"a", "x", "z"}, {"b", "y", nil}}))
+}

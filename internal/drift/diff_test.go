@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -142,6 +143,30 @@ spec:
 			live := decode(t, replace(t, intent, test.old, test.with))
 			g.Expect(diffSubset(decode(t, intent), live, "").String()).To(Equal(test.want))
 		})
+	}
+}
+
+// Elements that other writers add to a list with keys are no difference, whatever the order.
+func TestFirst(t *testing.T) {
+	for _, test := range []struct{ intent, live, want string }{
+		{"{initContainers: [{name: a}, {name: b}]}", "{initContainers: [{name: x}, {name: b}, {name: a}]}", ""},
+		{"{volumes: [{name: a}, {name: b}]}", "{volumes: [{name: x}, {name: b}, {name: a}]}", ""},
+		{"{imagePullSecrets: [{name: a}, {name: b}]}", "{imagePullSecrets: [{name: b}, {name: a}]}", ""},
+		{"{ownerReferences: [{uid: a}]}", "{ownerReferences: [{uid: b}, {uid: a}]}", ""},
+		{"{requests: {cpu: 1}}", "{requests: {cpu: 1000m}}", ""},
+		{"{others: {cpu: 1}}", "{others: {cpu: 1000m}}", "others.cpu"},
+		{"{a: {b: c}}", "{a: x}", "a"},
+		{"{a: [b]}", "{a: x}", "a"},
+		{"{a: [{}]}", "{a: [x]}", ""},
+		{"{a: [[]]}", "{a: [x]}", ""},
+		{"{env: [a]}", "{env: [a]}", "env[<nil>]"},
+		{"{b: 1, a: 1}", "{b: 2, a: 2}", "a"},
+	} {
+		intent, isMap := decode(t, test.intent).(map[string]any)
+		live, _ := decode(t, test.live).(map[string]any)
+		g := NewWithT(t)
+		g.Expect(isMap).To(BeTrue())
+		g.Expect(First(&unstructured.Unstructured{Object: intent}, live).String()).To(Equal(test.want), test.intent)
 	}
 }
 

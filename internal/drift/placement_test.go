@@ -85,8 +85,16 @@ func TestRepairOf(t *testing.T) {
 		&Repair{
 			Object: "DaemonSet a", Version: "7", Field: "spec.template.spec.nodeSelector.gpu", Manager: "other", Placement: true,
 		}))
-	g.Expect(repair.String()).To(
-		HavePrefix("DaemonSet a: field manager other changed spec.template.spec.nodeSelector.gpu, which decides"))
+	g.Expect(repair.String()).To(Equal("DaemonSet a: field manager other changed " +
+		"spec.template.spec.nodeSelector.gpu, which decides on which nodes the pods run. The operator has reverted the " +
+		"change: set nodeSelector or tolerations in the ClusterPolicy instead"))
+	other := Path{keySegment("spec"), keySegment("a"), keySegment("spec"), keySegment("nodeSelector")}
+	for _, field := range []Path{podSpec(), other, append(podSpec(), keySegment("containers"))} {
+		g.Expect(RepairOf(intent, live, field, nil).Placement).To(BeFalse(), field.String())
+	}
+	deployment := intent.DeepCopy()
+	deployment.SetKind("Deployment")
+	g.Expect(RepairOf(deployment, live, selector, nil).Placement).To(BeFalse())
 	g.Expect(RepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client changed"))
 
 	g.Expect(RepairOf(intent, nil, selector, managed)).To(BeNil(), "a new object")

@@ -139,6 +139,9 @@ func TestTheMemoryOfEventsIsBounded(t *testing.T) {
 		clock.SetTime(clock.Now().Add(10 * time.Second))
 		recorder.Record(t.Context(), newEvent("Node", fmt.Sprint("node-", i), "ready > failed"))
 		g.Expect(recorder.Remembered()).To(And(BeNumerically(">", 0), BeNumerically("<=", 512)), "after %d Events", i+1)
+		if i < 3 {
+			g.Expect(recorder.Remembered()).To(Equal(i + 1))
+		}
 	}
 	g.Expect(sent).To(Equal(1200), "each Event was sent")
 }
@@ -152,6 +155,8 @@ func TestEventsAreValid(t *testing.T) {
 	f.Expect(validation.IsDNS1123Subdomain(event.Name)).To(BeEmpty(), event.Name)
 	f.Expect(len(event.Message)).To(BeNumerically("<=", 1024))
 	f.Expect(event.Message).To(HaveSuffix("ü"))
+	f.Expect(event.Source.Component).To(Equal("gpu-operator"))
+	f.Expect(event.ReportingController).To(Equal("gpu-operator"))
 }
 
 func TestFailedCreateIsNotFatal(t *testing.T) {

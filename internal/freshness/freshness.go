@@ -4,11 +4,8 @@ package freshness
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
 // Stale reports whether version, that of an object in a cache, is older than wrote, that of the last write to
-// the object. It is false if the versions cannot be compared, or if wrote is empty: there was no write.
+// the object. It is false if the versions cannot be compared, as when wrote is empty: there was no write.
 func Stale(version, wrote string) bool {
-	if wrote == "" {
-		return false
-	}
 	order, err := resourceversion.CompareResourceVersion(version, wrote)
 	return err == nil && order < 0
 }

@@ -160,6 +160,28 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// Of claims beyond the limit only the last ones are given up, and the first one waits for that.
+func TestExcessClaimsAreGivenUp(t *testing.T) {
+	g, cluster := NewWithT(t), newWorld(15, 1).cluster()
+	for i := range 3 {
+		n := &cluster.Nodes[i]
+		n.Report.Faults = []gpuhealth.Fault{
+			{PCI: "0000:1b:00.0", Class: gpuhealth.Reset, Reason: "NVLinkError", Since: epoch.Add(-time.Hour)},
+		}
+		n.HasRecord = true
+		n.Record = &Record{UID: n.UID, State: Claimed, Action: v1.HealthActionTaint, Fault: "reset-a2bd5fb6"}
+	}
+	plan := cluster.Plan()
+	var steps []string
+	for i := range plan.Steps {
+		steps = append(steps, plan.Steps[i].describe())
+	}
+	g.Expect(steps).To(Equal([]string{"b: record - taint - cordon -false", "c: record - taint - cordon -false"}))
+	g.Expect(plan.Nodes).To(HaveKeyWithValue("a", Verdict{}))
+	g.Expect(plan.Nodes["b"].Hold).To(Equal(HoldMaxNodes))
+	g.Expect(plan.Nodes["c"].Hold).To(Equal(HoldMaxNodes))
+}
+
 // A step that was not carried out leaves what the node shows.
 func TestMissed(t *testing.T) {
 	g, planned := NewWithT(t), Verdict{Hold: HoldDwell, Text: "waits"}

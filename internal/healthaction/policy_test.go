@@ -1,6 +1,7 @@
 package healthaction
 
 import (
+	"maps"
 	"math"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 )
 
 // Each dwell that the API server admits is as long as it is written, or as long as Go can have it: never shorter.
@@ -23,5 +25,19 @@ func TestDwellOfThePolicy(t *testing.T) {
 	}
 	if policy := PolicyOf(&v1.HealthActionsSpec{MaxNodes: new(intstr.FromInt32(1))}); policy.Dwell != nil {
 		t.Errorf("without a dwell: %v, want the default", policy.Dwell)
+	}
+}
+
+func TestActionsOfThePolicy(t *testing.T) {
+	policy := PolicyOf(&v1.HealthActionsSpec{
+		Reset: v1.HealthActionTaint, Reboot: v1.HealthActionCordon, Hardware: v1.HealthActionNone,
+		MaxNodes: new(intstr.FromString("10%")),
+	})
+	want := map[gpuhealth.Class]v1.HealthAction{
+		gpuhealth.Reset: v1.HealthActionTaint, gpuhealth.Reboot: v1.HealthActionCordon,
+		gpuhealth.Hardware: v1.HealthActionNone,
+	}
+	if !maps.Equal(policy.Actions, want) || policy.MaxNodes != intstr.FromString("10%") {
+		t.Errorf("got %+v", policy)
 	}
 }

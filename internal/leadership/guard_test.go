@@ -17,6 +17,8 @@ import (
 )
 
 const (
+	notSent = "not sent, as another replica of the operator may be the leader: "
+
 	leases = "/apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases"
 	lease  = leases + "/lease"
 	node   = "/api/v1/nodes/a"
@@ -60,7 +62,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	r := &fixture{
 		WithT:  NewWithT(t),
-		clock:  clocktesting.NewFakePassiveClock(time.Now()),
+		clock:  clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 		server: &server{status: http.StatusOK},
 	}
 	log := funcr.New(func(_, args string) { r.logged = append(r.logged, args) }, funcr.Options{})
@@ -79,6 +81,7 @@ func (r *fixture) send(method, path string) error {
 	if response != nil {
 		r.Expect(response.Body.Close()).To(Succeed())
 	}
+	r.Expect(response != nil).To(Equal(err == nil))
 	if len(r.server.seen) == before {
 		r.Expect(sent.closed).To(BeTrue(), "a transport closes what it does not send")
 	}
@@ -89,7 +92,7 @@ func (r *fixture) after(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d))
 
 func TestAWriteFollowsARenewal(t *testing.T) {
 	r := newFixture(t)
-	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(leadership.ErrNotLeader), "it was never the leader")
+	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(notSent + "this one has not acquired the leader lease yet"))
 	r.Expect(r.send(http.MethodPost, leases)).To(Succeed())
 	r.after(10 * time.Second)
 	for _, method := range []string{http.MethodPatch, http.MethodPost, http.MethodPut, http.MethodDelete} {
@@ -106,7 +109,8 @@ func TestAWriteFollowsARenewal(t *testing.T) {
 	r.Expect(r.send(http.MethodPut, lease)).To(Succeed())
 	r.Expect(r.send(http.MethodPatch, node)).To(Succeed())
 	r.after(11 * time.Second)
-	r.Expect(r.send(http.MethodPatch, node)).NotTo(Succeed())
+	r.Expect(r.send(http.MethodPatch, node)).To(
+		MatchError(notSent + "this one last renewed the leader lease at 2026-01-02T03:04:15Z"))
 	r.Expect(r.logged).To(HaveLen(2), "and again after it was the leader in between")
 }
 
@@ -121,15 +125,26 @@ func TestReadsAndReviewsNeedNoLease(t *testing.T) {
 
 func TestOnlyARenewalThatSucceedsCounts(t *testing.T) {
 	r := newFixture(t)
-	r.server.status = http.StatusConflict
-	r.Expect(r.send(http.MethodPut, lease)).To(Succeed())
-	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(leadership.ErrNotLeader), "another one has the lease")
+	for _, status := range []int{http.StatusMultipleChoices, http.StatusConflict} {
+		r.server.status = status
+		r.Expect(r.send(http.MethodPut, lease)).To(Succeed())
+		r.Expect(r.send(http.MethodPatch, node)).To(MatchError(leadership.ErrNotLeader), "another one has the lease")
+	}
 	r.server.err = errors.New("no route to host")
 	r.Expect(r.send(http.MethodPut, lease)).NotTo(Succeed())
 	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(leadership.ErrNotLeader))
 	r.server.status, r.server.err = http.StatusOK, nil
 	r.Expect(r.send(http.MethodPut, leases+"/another")).
 		To(MatchError(leadership.ErrNotLeader), "another lease is an object like any other")
+}
+
+func TestErrorsOfTheServerAreReturned(t *testing.T) {
+	r := newFixture(t)
+	r.Expect(r.send(http.MethodPut, lease)).To(Succeed())
+	r.server.err = errors.New("no route to host")
+	for _, method := range []string{http.MethodGet, http.MethodPatch} {
+		r.Expect(r.send(method, node)).To(MatchError("no route to host"), method)
+	}
 }
 
 // A renewal counts from its start: the API server may have processed it at any time until its answer.

@@ -226,6 +226,10 @@ func TestFailedPassKeepsNodeCounts(t *testing.T) {
 	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady), Failed: true})
 	f.Expect(f.text("nodes")).To(ContainSubstring(`{stage="Validated",state="ready"} 7`))
 	f.Expect(f.value("reconciliation_failed_total")).To(Equal(1.0))
+	f.Expect(f.value("frozen")).To(BeZero())
+	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady), Frozen: true})
+	f.Expect(f.text("nodes")).To(ContainSubstring(`{stage="Validated",state="ready"} 0`), "a pass that has counted none")
+	f.Expect(f.value("frozen")).To(Equal(1.0))
 }
 
 func TestObserveJoin(t *testing.T) {

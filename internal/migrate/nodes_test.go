@@ -1,6 +1,7 @@
 package migrate_test
 
 import (
+	"reflect"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -50,5 +51,23 @@ func TestNodesThatAreKept(t *testing.T) {
 		if got := selector.Match(node); got != test.want {
 			t.Errorf("%s: selected %t", name, got)
 		}
+	}
+}
+
+// Where the nodes are not known by name, the term is without them: an empty list of values is refused.
+func TestNodesOfAnyName(t *testing.T) {
+	ds := &appsv1.DaemonSet{}
+	required := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+	ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: required,
+	}}
+	migrate.Nodes{Deploy: "deploy", Anchor: "anchor"}.Keep(ds)
+	terms := required.NodeSelectorTerms
+	want := []corev1.NodeSelectorRequirement{
+		{Key: "deploy", Operator: "In", Values: []string{"true"}},
+		{Key: "nvidia.com/gpu-operator.pool", Operator: "DoesNotExist"}, {Key: "anchor", Operator: "DoesNotExist"},
+	}
+	if got := terms[len(terms)-1].MatchExpressions; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package migrate_test
 
 import (
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,5 +73,15 @@ func TestIsDriverPod(t *testing.T) {
 		if got := migrate.IsDriverPod([]types.UID{"a"}, pod); got != test.wanted {
 			t.Errorf("%s: got %t", name, got)
 		}
+	}
+}
+
+func TestLeftConfigMaps(t *testing.T) {
+	want := []string{
+		"default-gpu-clients", "default-mig-parted-config", "default-vgpu-devices-config",
+		"nvidia-container-toolkit-entrypoint", "nvidia-device-plugin-entrypoint", "nvidia-mig-manager-entrypoint",
+	}
+	if got := migrate.LeftConfigMaps(); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }

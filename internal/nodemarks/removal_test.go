@@ -125,7 +125,10 @@ func TestRemoveLeavesWhatOthersWrote(t *testing.T) {
 	g.Expect(node).To(Equal(decoded(t, upgraded)), "the node may be that of a cache")
 	g.Expect(removal.IsEmpty()).To(BeFalse())
 	g.Expect(removal.Conditions).To(Equal([]string{"nvidia.com/GPUReady", "nvidia.com/GPUHealthy"}))
-	g.Expect(removal.StatusPatch()).To(HaveKeyWithValue("status", HaveKeyWithValue("conditions", HaveLen(2))))
+	status, err := json.Marshal(removal.StatusPatch())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(status).To(MatchJSON(`{"status":{"conditions":[
+		{"type":"nvidia.com/GPUReady","$patch":"delete"},{"type":"nvidia.com/GPUHealthy","$patch":"delete"}]}}`))
 
 	patch, err := json.Marshal(removal.NodePatch())
 	g.Expect(err).NotTo(HaveOccurred())
@@ -303,4 +306,46 @@ func TestRemoveDrain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A patch has only what is removed: a taint of others that a patch lists would come back after its removal.
+func TestNodePatch(t *testing.T) {
+	const own, head = "nvidia.com/gpu-operator.", `{"metadata":{"uid":"one","resourceVersion":"7"`
+	for name, test := range map[string]struct {
+		change func(*corev1.Node)
+		want   string
+	}{
+		"a label": {
+			func(n *corev1.Node) { n.Labels = map[string]string{own + "cleanup": "a"} },
+			head + `,"labels":{"` + own + `cleanup":null}}}`,
+		},
+		"an annotation": {
+			func(n *corev1.Node) { n.Annotations = map[string]string{own + "ready-boot": "a"} },
+			head + `,"annotations":{"` + own + `ready-boot":null}}}`,
+		},
+		"a taint": {
+			func(n *corev1.Node) {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: own + "not-ready", Effect: "NoExecute"})
+			},
+			head + `},"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, node := NewWithT(t), &corev1.Node{}
+			node.UID, node.ResourceVersion = "one", "7"
+			node.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: "NoSchedule"}}
+			test.change(node)
+			removal := remove(t, node)
+			g.Expect(removal.IsEmpty()).To(BeFalse())
+			patch, err := json.Marshal(removal.NodePatch())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(patch).To(MatchJSON(test.want))
+		})
+	}
+}
+
+func TestAnEmptyMIGLayoutOfAUserStays(t *testing.T) {
+	node := &corev1.Node{}
+	node.Labels = map[string]string{"nvidia.com/mig.config": ""}
+	NewWithT(t).Expect(remove(t, node).IsEmpty()).To(BeTrue())
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -85,5 +86,73 @@ func TestHealthActionsCountNodesInService(t *testing.T) {
 		if got.InService != test.want || got.Group != "pool/H100" {
 			t.Errorf("%s: in service: %t, of group %s", name, got.InService, got.Group)
 		}
+	}
+}
+
+// A node that another program works on gets no action, and one record that cannot be decoded counts as none.
+func TestHealthActionsSeeOthersAndRecords(t *testing.T) {
+	taint := func(key string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key}} }
+	}
+	label := func(key, value string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels = map[string]string{key: value} }
+	}
+	record := func(text string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Annotations = map[string]string{"nvidia.com/gpu-operator.health-record": text}
+		}
+	}
+	for name, test := range map[string]struct {
+		change              func(*corev1.Node)
+		actor, reliesOn     string
+		hasRecord, recorded bool
+	}{
+		"none": {change: func(*corev1.Node) {}},
+		"NVSentinel": {
+			change: label(labels.NVSentinelState, "draining"), actor: "NVSentinel", reliesOn: "NVSentinel",
+		},
+		"NVSentinel is done":      {change: label(labels.NVSentinelState, "remediation-succeeded")},
+		"the autoscaler":          {change: taint(labels.TaintToBeDeleted), actor: "the cluster autoscaler"},
+		"Karpenter":               {change: taint(labels.TaintDisrupted), actor: "Karpenter"},
+		"the MIG manager":         {change: label(labels.MIGConfigState, "pending"), actor: "the MIG manager"},
+		"the MIG manager reboots": {change: label(labels.MIGConfigState, "rebooting"), actor: "the MIG manager"},
+		"the MIG manager is done": {change: label(labels.MIGConfigState, "success")},
+		"a record": {
+			change:    record(`{"uid":"n","state":"done","action":"taint","fault":"reset-1"}`),
+			hasRecord: true, recorded: true,
+		},
+		"a record that cannot be decoded": {change: record("{"), hasRecord: true},
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}
+		test.change(node)
+		got := HealthNode(&HealthFacts{Node: node})
+		if got.OtherActor != test.actor || got.ReliesOnCordon != test.reliesOn || got.HasRecord != test.hasRecord ||
+			(got.Record != nil) != test.recorded {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+// The oldest policy that is being deleted and is still held is the one to remove.
+func TestRemoved(t *testing.T) {
+	policy := func(name string, created int64, deleted, held bool) v1.ClusterPolicy {
+		p := v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(created, 0)}}
+		if deleted {
+			p.DeletionTimestamp = new(metav1.Unix(9, 0))
+		}
+		if held {
+			p.Finalizers = []string{labels.RemovalFinalizer}
+		}
+		return p
+	}
+	all := []v1.ClusterPolicy{
+		policy("active", 1, false, true), policy("let go", 2, true, false), policy("b", 4, true, true),
+		policy("a", 4, true, true), policy("c", 5, true, true),
+	}
+	if got := Removed(all); got == nil || got.Name != "a" {
+		t.Errorf("got %v", got)
+	}
+	if got := Removed(all[:2]); got != nil {
+		t.Errorf("got %s", got.Name)
 	}
 }

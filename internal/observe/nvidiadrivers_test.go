@@ -43,3 +43,12 @@ func TestDriversDiffer(t *testing.T) {
 		t.Error("where the operator writes no status, a change of it is none")
 	}
 }
+
+func TestUpdatesOfNVIDIADriversThatCount(t *testing.T) {
+	differs := NewNVIDIADrivers(nil, nil, nil, nil).Differs
+	object, other := &v1alpha1.NVIDIADriver{}, &v1alpha1.NVIDIADriver{}
+	other.Generation = 2
+	if differs(object, object) || !differs(object, other) || !differs(1, object) || !differs(object, 1) {
+		t.Error("an update counts if it changes an object, or if it is not of objects that can be compared")
+	}
+}

@@ -4,7 +4,10 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -65,4 +68,31 @@ func TestConfigurationOfOpenShift(t *testing.T) {
 			g.Expect(got).To(Equal(test.want))
 		})
 	}
+}
+
+// Each object is watched by itself, and an update counts if it changes what is read.
+func TestWatchesOfOpenShift(t *testing.T) {
+	g := NewWithT(t)
+	proxies, versions := &informertest.FakeInformers{}, &informertest.FakeInformers{}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	watches := observe.NewOpenShift(proxies, versions, mapper, clock.RealClock{}).Watches()
+	g.Expect(watches).To(HaveLen(2))
+	g.Expect(watches[0].Cache).To(BeIdenticalTo(proxies))
+	g.Expect(watches[1].Cache).To(BeIdenticalTo(versions))
+	for i, kind := range []string{"Proxy", "ClusterVersion"} {
+		g.Expect(watches[i].Object.GetObjectKind().GroupVersionKind().String()).To(
+			Equal("config.openshift.io/v1, Kind=" + kind))
+		g.Expect(watches[i].Mapper).To(BeIdenticalTo(mapper))
+		g.Expect(watches[i].Clock).To(Equal(clock.RealClock{}))
+	}
+	proxy := func(address, text string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "config.openshift.io/v1", "kind": "Proxy", "metadata": map[string]any{"name": "cluster"},
+			"status": map[string]any{"httpProxy": address, "text": text},
+		}}
+	}
+	differs := watches[0].Differs
+	g.Expect(differs(proxy("http://a", "1"), proxy("http://a", "2"))).To(BeFalse())
+	g.Expect(differs(proxy("http://a", "1"), proxy("http://b", "1"))).To(BeTrue())
+	g.Expect(differs(1, proxy("http://a", "1"))).To(BeTrue())
 }

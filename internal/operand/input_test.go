@@ -59,3 +59,54 @@ func TestOpenShift(t *testing.T) {
 	g.Expect(operand.Input{Layouts: layouts("")}.OpenShift()).To(BeFalse())
 	g.Expect(operand.Input{}.OpenShift()).To(BeFalse())
 }
+
+// By what GPUs are injected follows from the spec and the container runtimes of the nodes.
+func TestInjection(t *testing.T) {
+	type view struct {
+		Paused, OwnToolkit, DCGM, NRI, OnlyCRIO, ByHook, PodSecurity bool
+
+		PodRuntimeClass string
+	}
+	crio := nodeinfo.Layout{Runtime: nodeinfo.RuntimeCRIO}
+	containerd := nodeinfo.Layout{Runtime: nodeinfo.RuntimeContainerd}
+	spec := func(others, cdi, nri bool) v1.ClusterPolicySpec {
+		return v1.ClusterPolicySpec{
+			Paused: new(others), Toolkit: &v1.ToolkitSpec{Enabled: new(others)}, DCGM: &v1.DCGMSpec{Enabled: new(others)},
+			PSA: &v1.PSASpec{Enabled: new(others)}, CDI: &v1.CDISpec{Enabled: new(cdi), NRIPluginEnabled: new(nri)},
+		}
+	}
+	tests := map[string]struct {
+		spec    v1.ClusterPolicySpec
+		layouts []nodeinfo.Layout
+		want    view
+	}{
+		"all on": {spec: spec(true, true, true), layouts: []nodeinfo.Layout{containerd}, want: view{
+			Paused: true, OwnToolkit: true, DCGM: true, NRI: true, PodSecurity: true,
+		}},
+		"all off":     {spec: spec(false, false, false), want: view{PodRuntimeClass: "nvidia"}},
+		"without NRI": {spec: spec(false, true, false), want: view{PodRuntimeClass: "nvidia"}},
+		"NRI has no effect without CDI": {spec: spec(false, false, true), layouts: []nodeinfo.Layout{containerd},
+			want: view{PodRuntimeClass: "nvidia"}},
+		"CRI-O": {spec: spec(false, true, false), layouts: []nodeinfo.Layout{crio, crio},
+			want: view{OnlyCRIO: true, PodRuntimeClass: "nvidia"}},
+		"CRI-O without CDI": {spec: spec(false, false, false), layouts: []nodeinfo.Layout{crio},
+			want: view{OnlyCRIO: true, ByHook: true}},
+		"two runtimes": {spec: spec(false, false, false), layouts: []nodeinfo.Layout{crio, containerd},
+			want: view{PodRuntimeClass: "nvidia"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := operand.Input{Spec: effective.Of(test.spec), Layouts: test.layouts}
+			NewWithT(t).Expect(view{
+				in.Paused(), in.OwnToolkit(), in.DCGMEnabled(), in.NRIEnabled(), in.OnlyCRIO(), in.InjectsByHook(),
+				in.PodSecurity(), in.PodRuntimeClass(),
+			}).To(Equal(test.want))
+		})
+	}
+}
+
+func TestHelperSpec(t *testing.T) {
+	validator := &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Image: "helper"}}
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Validator: validator})}
+	NewWithT(t).Expect(in.HelperSpec().Image).To(BeEquivalentTo("helper"))
+}

@@ -98,6 +98,43 @@ func TestPluginConfigNotes(t *testing.T) {
 	}
 }
 
+// Parts that only the plugin's own discovery reads are ignored without it, and MPS cannot be beside the strategy mixed.
+func TestPluginConfigNotesFollowTheSpec(t *testing.T) {
+	const prefix = "spec.devicePlugin.config.name: ConfigMap configs, key two, line "
+	own := []pluginfile.Problem{{Line: 1, OwnDiscovery: true, Message: "is ignored"}}
+	for name, test := range map[string]struct {
+		discovery v1.DiscoveryMode
+		strategy  v1.MIGStrategy
+		want      []string
+	}{
+		"neither": {want: []string{prefix + "1: is ignored"}},
+		"NFD":     {discovery: v1.DiscoveryNFD},
+		"mixed": {strategy: v1.MIGStrategyMixed, want: []string{
+			prefix + "1: is ignored", prefix + "5: sharing.mps cannot share GPUs with the MIG strategy mixed: use timeSlicing",
+		}},
+		"single": {discovery: v1.DiscoveryNFD, strategy: v1.MIGStrategySingle, want: []string{
+			prefix + "3: flags.migStrategy none has no effect: mig.strategy is single. Remove one of them, or set " +
+				"mig.strategy of the nodes' pool in spec.nodePools",
+		}},
+	} {
+		in := configured("four", map[string][]pluginfile.Problem{"two": own})
+		in.Spec.NodeDiscovery.Mode, in.Spec.MIG = test.discovery, &v1.MIGSpec{Strategy: test.strategy}
+		content := in.Contents[configs]
+		content.MPSLines = map[string]int{"two": 5}
+		if test.strategy == v1.MIGStrategySingle {
+			content.Strategies = map[string]pluginfile.Strategy{"two": {Value: "none", Line: 3}}
+		}
+		in.Contents[configs] = content
+		if diff := cmp.Diff(test.want, in.PluginConfigNotes()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+	in := configured("two", map[string][]pluginfile.Problem{"two": {broken}})
+	if got := in.PluginConfigFor("two"); got != (operand.NodePluginConfig{Source: "configs/two", Broken: true}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // A text without a key of the format may be something else: only the configuration that is read is reported.
 func TestNotesOnATextWithoutAnyKey(t *testing.T) {
 	unlike := []pluginfile.Problem{{Line: 1, Unlike: true, Message: "shareing is ignored: use sharing"}}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -67,6 +68,49 @@ func TestFieldsOfAPathInADaemonSet(t *testing.T) {
 	}
 }
 
+// Each field of an operand's block that is set is the one that decides about its part.
+func TestFieldsOfAnOperandsBlock(t *testing.T) {
+	one := intstr.FromInt32(1)
+	spec := v1.ClusterPolicySpec{
+		Global: &v1.GlobalSpec{ImagePullSecrets: []v1.ObjectName{"a"}},
+		DaemonSets: &v1.DaemonSetsSpec{
+			PriorityClassName: "a", NodeSelector: v1.Labels{"a": "b"}, Annotations: v1.Annotations{"a": "b"},
+			RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: &one},
+		},
+		Driver: &v1.DriverSpec{
+			StartupProbe: &v1.ProbeSpec{PeriodSeconds: 1}, LivenessProbe: &v1.ProbeSpec{PeriodSeconds: 1},
+			ReadinessProbe: &v1.ProbeSpec{PeriodSeconds: 1}, SecretEnv: "a",
+			ImageSpec: v1.ImageSpec{ImagePullSecrets: []v1.ObjectName{"a"}},
+			ContainerSpec: v1.ContainerSpec{
+				Args: []string{"a"}, Env: []v1.EnvVar{{Name: "a"}}, HostNetwork: new(true),
+			},
+		},
+	}
+	in, drivers := operand.Input{Spec: effective.Of(spec)}, driver.Operand()
+	for path, want := range map[string][]string{
+		"spec.template.spec.containers[0].env[0].name":            {"spec.driver.env"},
+		"spec.template.spec.containers[0].envFrom[0]":             {"spec.driver.secretEnv"},
+		"spec.template.spec.containers[0].args[0]":                {"spec.driver.args"},
+		"spec.template.spec.containers[0].startupProbe.httpGet":   {"spec.driver.startupProbe"},
+		"spec.template.spec.containers[0].livenessProbe.httpGet":  {"spec.driver.livenessProbe"},
+		"spec.template.spec.containers[0].readinessProbe.httpGet": {"spec.driver.readinessProbe"},
+		"spec.template.spec.hostNetwork":                          {"spec.driver.hostNetwork"},
+		"spec.template.spec.containers[0].ports[0].hostPort":      {"spec.driver.hostNetwork"},
+		"spec.template.spec.imagePullSecrets[0].name": {
+			"spec.driver.imagePullSecrets", "spec.global.imagePullSecrets",
+		},
+		"spec.template.spec.priorityClassName":                   {"spec.daemonsets.priorityClassName"},
+		"spec.template.spec.nodeSelector":                        {"spec.daemonsets.nodeSelector"},
+		"spec.template.metadata.annotations[a]":                  {"spec.daemonsets.annotations"},
+		"spec.updateStrategy.rollingUpdate.maxUnavailable":       {"spec.daemonsets.rollingUpdate"},
+		"spec.template.spec.containers[0].resources.requests[a]": {"spec.driver"},
+	} {
+		if got := in.FieldsOf(&drivers, path); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+	}
+}
+
 // An operand is refused for what its pods have, and for nothing else.
 func TestPodsThatAreImpossible(t *testing.T) {
 	root := &corev1.PodSecurityContext{RunAsUser: new(int64(-1))}
@@ -79,6 +123,9 @@ func TestPodsThatAreImpossible(t *testing.T) {
 			v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PodSecurityContext: root}},
 			"spec.daemonsets.podSecurityContext.runAsUser: -1 is not an ID: it must be from 0 to 2147483647",
 			"spec.daemonsets.podSecurityContext.runAsUser: -1 is not an ID: it must be from 0 to 2147483647",
+		},
+		"a label that no node can have": {
+			v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"a": "b c"}}}, "", "",
 		},
 		"of one": {
 			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{Tolerations: long}}},
@@ -138,5 +185,34 @@ func TestASelectorOfANodePoolIsRefused(t *testing.T) {
 	const want = "spec.nodePools[].driver.upgradePolicy.drain.podSelector: is not a label selector"
 	if got := own.CheckPods(&drivers).Message; !strings.HasPrefix(got, want) {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// The security context of a node pool replaces the common one, whether it is right or wrong.
+func TestSecurityContextOfANodePool(t *testing.T) {
+	const wrong = ".podSecurityContext.runAsUser: -1 is not an ID: it must be from 0 to 2147483647"
+	for name, test := range map[string]struct {
+		all, own int64
+		want     string
+	}{
+		"right": {all: -1},
+		"wrong": {own: -1, want: "spec.nodePools[].driver" + wrong},
+	} {
+		spec := effective.Of(v1.ClusterPolicySpec{
+			DaemonSets: &v1.DaemonSetsSpec{PodSecurityContext: &corev1.PodSecurityContext{RunAsUser: &test.all}},
+			NodePools: []v1.NodePoolSpec{{
+				Name: "a", NodeSelector: v1.NodePoolSelector{"a": "b"}, Driver: &v1.NodePoolDriverSpec{
+					PodSecurityContext: &corev1.PodSecurityContext{RunAsUser: &test.own},
+				},
+			}},
+		})
+		in, drivers := (operand.Input{Spec: spec}).ForNodePool(operand.NodePools(spec)[0]), driver.Operand()
+		if got := in.CheckPods(&drivers).Message; got != test.want {
+			t.Errorf("%s: got  %s\nwant %s", name, got, test.want)
+		}
+		in.OfNVIDIADriver = true
+		if got := in.CheckPods(&drivers).Message; got != "" {
+			t.Errorf("%s, of an object, which was checked when it was read: %s", name, got)
+		}
 	}
 }

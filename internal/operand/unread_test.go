@@ -52,3 +52,14 @@ func TestUnreadKeys(t *testing.T) {
 		})
 	}
 }
+
+func TestFileNotes(t *testing.T) {
+	use := operand.ConfigMapUse("spec.c", "c")
+	in := operand.Input{Contents: map[operand.Reference]operand.Content{
+		use.Reference: {FileProblems: map[string][]string{"a": {"line 1 is empty", "line 2 is empty"}, "b": {"is no file"}}},
+	}}
+	want := []string{"spec.c: ConfigMap c, key a, line 1 is empty", "spec.c: ConfigMap c, key a, line 2 is empty"}
+	if diff := cmp.Diff(want, in.FileNotes(use, "a", "c")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

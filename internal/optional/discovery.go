@@ -44,7 +44,7 @@ type discovery struct {
 	mapper  meta.RESTMapper
 	clock   clock.Clock
 	changed notify.Signal
-	// wake has an element when a request starts or ends.
+	// wake has an element when a request starts.
 	wake chan struct{}
 
 	// mutex guards what follows.
@@ -83,10 +83,7 @@ func (d *discovery) begin() {
 func (d *discovery) end() {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if d.requested {
-		d.requested, d.state = false, Unknown
-		d.wakeUp()
-	}
+	d.requested, d.state = false, Unknown
 }
 
 func (d *discovery) wakeUp() {
@@ -132,7 +129,6 @@ func (d *discovery) run(ctx context.Context) {
 		case <-retry:
 		case <-d.wake:
 		}
-		retry = nil
 		current, state := d.current()
 		if current == 0 || current == request && state == Served {
 			continue

@@ -146,9 +146,6 @@ func (w *Watch) Synced(ctx context.Context) bool {
 	if informer == nil {
 		return false
 	}
-	if informer.HasSynced() || left <= 0 {
-		return informer.HasSynced()
-	}
 	answered := func(context.Context) (bool, error) { return informer.HasSynced(), nil }
 	return wait.PollUntilContextTimeout(ctx, step, left, true, answered) == nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -90,21 +92,27 @@ func absent() error {
 type informers struct {
 	informertest.FakeInformers
 	started, stopped int
-	informer         syncedInformer
+	// err is what a start or stop returns.
+	err      error
+	informer syncedInformer
 }
 
-type syncedInformer struct{ *controllertest.FakeInformer }
+type syncedInformer struct {
+	*controllertest.FakeInformer
+	// behind: the informer has not synced.
+	behind *atomic.Bool
+}
 
-func (syncedInformer) HasSynced() bool { return true }
+func (i syncedInformer) HasSynced() bool { return !i.behind.Load() }
 
 func (i *informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	i.started++
-	return i.informer, nil
+	return i.informer, i.err
 }
 
 func (i *informers) RemoveInformer(context.Context, client.Object) error {
 	i.stopped++
-	return nil
+	return i.err
 }
 
 // env is a Watch that runs in a bubble of synctest.
@@ -137,14 +145,18 @@ func inBubble(t *testing.T, test func(e env)) {
 		}
 		e := env{
 			WithT: NewWithT(t), mapper: &mapper{err: absent()}, signal: notify.New(), logged: lines,
-			informers: &informers{informer: syncedInformer{&controllertest.FakeInformer{}}},
+			informers: &informers{informer: syncedInformer{&controllertest.FakeInformer{}, &atomic.Bool{}}},
 			ctx:       log.IntoContext(t.Context(), logger),
 		}
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(monitor)
 		e.Watch = optional.New(optional.Options{
 			Object: object, Cache: e.informers, Mapper: e.mapper, Clock: clock.RealClock{}, Changed: e.signal,
-			Differs: func(before, after any) bool { return before != after },
+			Differs: func(before, after any) bool {
+				one, isOne := before.(*corev1.Pod)
+				other, isOther := after.(*corev1.Pod)
+				return isOne && isOther && one.Name < other.Name
+			},
 		})
 		running, stop := context.WithCancel(e.ctx)
 		ended := make(chan error, 1)
@@ -236,6 +248,8 @@ func TestDiscoveryThatHangs(t *testing.T) {
 		begin := time.Now()
 		e.StartDiscovery()
 		e.Expect(time.Since(begin)).To(BeZero())
+		synctest.Wait()
+		e.Expect(e.mapper.callCount()).To(Equal(1))
 		e.Expect(e.ensureWatch()).To(Equal(optional.Unknown))
 		e.Expect(time.Since(begin)).To(Equal(2 * time.Second))
 		e.Expect(e.ensureWatch()).To(Equal(optional.Unknown))
@@ -259,6 +273,52 @@ func TestALateAnswerIsNotified(t *testing.T) {
 		time.Sleep(time.Second)
 		e.Expect(e.signal.Events()).To(Receive())
 		e.Expect(e.mapper.callCount()).To(Equal(1))
+		e.Expect(e.StopWatch(e.ctx)).To(Succeed())
+		e.mapper.setError(absent())
+		e.Expect(e.ensureWatch()).To(Equal(optional.Absent))
+		e.Expect(e.signal.Events()).NotTo(Receive(), "the next answer is not late")
+	})
+}
+
+// A retry of an earlier request is none of the next one.
+func TestAKindThatIsServedIsNotDiscoveredAgain(t *testing.T) {
+	inBubble(t, func(e env) {
+		e.Expect(e.NeedLeaderElection()).To(BeTrue())
+		e.Expect(e.ensureWatch()).To(Equal(optional.Absent))
+		e.Expect(e.StopWatch(e.ctx)).To(Succeed())
+		e.mapper.setError(nil)
+		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
+		time.Sleep(time.Minute)
+		e.Expect(e.mapper.callCount()).To(Equal(2))
+	})
+}
+
+func TestFailuresOfTheCacheAreReturned(t *testing.T) {
+	inBubble(t, func(e env) {
+		e.mapper.setError(nil)
+		e.informers.err = errDown
+		_, err := e.EnsureWatch(e.ctx)
+		e.Expect(err).To(MatchError(errDown))
+		e.Expect(e.Watching()).To(BeFalse())
+		e.informers.err = nil
+		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
+		e.informers.err = errDown
+		e.Expect(e.StopWatch(e.ctx)).To(MatchError(errDown))
+		e.Expect(e.Watching()).To(BeTrue())
+	})
+}
+
+// A cache that syncs after its watch was stopped changes nothing.
+func TestAStoppedWatchIsNotNotified(t *testing.T) {
+	inBubble(t, func(e env) {
+		e.mapper.setError(nil)
+		e.informers.informer.behind.Store(true)
+		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
+		e.Expect(e.StopWatch(e.ctx)).To(Succeed())
+		time.Sleep(time.Second)
+		e.informers.informer.behind.Store(false)
+		time.Sleep(time.Second)
+		e.Expect(e.signal.Events()).NotTo(Receive())
 	})
 }
 
@@ -268,7 +328,8 @@ func TestChangesOfObjectsAreNotified(t *testing.T) {
 		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
 		time.Sleep(time.Second)
 		e.Expect(e.signal.Events()).To(Receive(), "the cache has synced")
-		one, other := &corev1.Pod{}, &corev1.Pod{}
+		one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 		for name, change := range map[string]func(){
 			"an object is added":   func() { e.informers.informer.Add(one) },
 			"an object is changed": func() { e.informers.informer.Update(one, other) },
@@ -280,4 +341,34 @@ func TestChangesOfObjectsAreNotified(t *testing.T) {
 		e.informers.informer.Update(one, one)
 		e.Expect(e.signal.Events()).NotTo(Receive(), "an update that changes nothing")
 	})
+}
+
+// Synced waits for the sync for 2 s from the start of the watch on, and a later sync is notified.
+func TestSyncIsAwaited(t *testing.T) {
+	for name, test := range map[string]struct {
+		after, waited time.Duration
+		synced        bool
+	}{
+		"soon": {after: time.Second, waited: time.Second, synced: true},
+		"late": {after: 5 * time.Second, waited: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(e env) {
+				e.mapper.setError(nil)
+				e.informers.informer.behind.Store(true)
+				e.Expect(e.ensureWatch()).To(Equal(optional.Served))
+				time.AfterFunc(test.after, func() { e.informers.informer.behind.Store(false) })
+				begin := time.Now()
+				e.Expect(e.Synced(e.ctx)).To(Equal(test.synced))
+				e.Expect(e.Synced(e.ctx)).To(Equal(test.synced))
+				e.Expect(time.Since(begin)).To(BeNumerically("~", test.waited, 200*time.Millisecond), "only once")
+				if !test.synced {
+					e.Expect(e.signal.Events()).NotTo(Receive())
+				}
+				time.Sleep(5 * time.Second)
+				e.Expect(e.signal.Events()).To(Receive(), "the cache has synced")
+				e.Expect(e.Synced(e.ctx)).To(BeTrue())
+			})
+		})
+	}
 }

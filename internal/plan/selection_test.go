@@ -140,6 +140,11 @@ func TestNodeRetainsItsDriver(t *testing.T) {
 			if got := p.ForNode(released).RetainedDriver; got != "" {
 				t.Errorf("the message is still %q", got)
 			}
+			off := spec
+			off.Driver = &v1.DriverSpec{Enabled: new(false), PlacementSpec: selecting(tier)}
+			if got := decide(t, off).ForNode(facts).RetainedDriver; got != "" {
+				t.Errorf("a driver that is off has the message %q", got)
+			}
 		})
 	}
 }

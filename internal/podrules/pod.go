@@ -52,8 +52,8 @@ func checkToleration(t corev1.Toleration, found report) {
 
 // isNumber reports whether a text is the one form of a whole number of 64 bits.
 func isNumber(text string) bool {
-	number, err := strconv.ParseInt(text, 10, 64)
-	return err == nil && strconv.FormatInt(number, 10) == text
+	number, _ := strconv.ParseInt(text, 10, 64) // What is no such number differs from the text.
+	return strconv.FormatInt(number, 10) == text
 }
 
 func isOneOf[T comparable](value T, allowed ...T) bool { return slices.Contains(allowed, value) }

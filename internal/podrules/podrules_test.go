@@ -132,6 +132,8 @@ const impossible = `
   spec.daemonsets.annotations[kubernetes.io/config.mirror]: is for pods that the kubelet starts
 {"daemonsets":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"007"}}}
   spec.daemonsets.annotations[controller.kubernetes.io/pod-deletion-cost]: must be a whole number
+{"daemonsets":{"tolerations":[{"key":"a","operator":"Lt","value":"007"}]}}
+  spec.daemonsets.tolerations[0].value: must be a whole number
 {"daemonsets":{"annotations":{"scheduler.alpha.kubernetes.io/tolerations":"[{}]"}}}
   spec.daemonsets.annotations[scheduler.alpha.kubernetes.io/tolerations]: [0].operator: must be Exists
 {"daemonsets":{"annotations":{"scheduler.alpha.kubernetes.io/tolerations":"{"}}}
@@ -201,6 +203,12 @@ func TestWhatPodsCanHave(t *testing.T) {
 		`{"daemonsets":{"podSecurityContext":{"windowsOptions":{"gmsaCredentialSpecName":"a.b","gmsaCredentialSpec":"c"}}}}`,
 		`{"daemonsets":{"podSecurityContext":{"appArmorProfile":{"type":"Localhost","localhostProfile":"a b"}}}}`,
 		`{"daemonsets":{"annotations":{"Example.com/A":"b","controller.kubernetes.io/pod-deletion-cost":"-07"}}}`,
+		`{"daemonsets":{"annotations":{"container.apparmor.security.beta.kubernetes.io/a":"localhost/b"}}}`,
+		`{"daemonsets":{"annotations":{"container.apparmor.security.beta.kubernetes.io/a":"runtime/default"}}}`,
+		`{"daemonsets":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"0"}}}`,
+		`{"daemonsets":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"50"}}}`,
+		`{"daemonsets":{"podSecurityContext":{"supplementalGroupsPolicy":"Merge"}}}`,
+		`{"daemonsets":{"podSecurityContext":{"supplementalGroupsPolicy":"Strict"}}}`,
 		`{"daemonsets":{"priorityClassName":"a.b-c"}}`,
 		`{"driver":{"upgradePolicy":{"waitForCompletion":{"podSelector":""},"drain":{"podSelector":" a = b , c>5"}}}}`,
 		`{"driver":{"upgradePolicy":{"drain":{"podSelector":"a.b/c in (d, e),!f,g,h notin (i),j==k,l!=m"}}}}`,

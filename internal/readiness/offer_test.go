@@ -32,6 +32,10 @@ func TestOffer(t *testing.T) {
 			capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "16"}, replicas: 4,
 			want: "nvidia.com/gpu: 4 x 4 shared = 16",
 		},
+		"two time slices by the configuration alone": {
+			capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "16"}, replicas: 2,
+			want: "nvidia.com/gpu: 8 x 2 shared = 16",
+		},
 		"whole GPUs, and configured otherwise since": {
 			labels:   map[string]string{"nvidia.com/gpu.product": h100, "nvidia.com/gpu.replicas": "1"},
 			capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "4"}, replicas: 4,

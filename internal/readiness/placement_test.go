@@ -64,6 +64,10 @@ func TestMissingPod(t *testing.T) {
 			taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", "", noSchedule)},
 			want:   pending,
 		},
+		"cordoned with a value": {
+			taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", "a", noSchedule)},
+			want:   pending,
+		},
 		"under pressure": {
 			taints: []corev1.Taint{
 				taint("node.kubernetes.io/disk-pressure", "", noSchedule),

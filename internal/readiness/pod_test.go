@@ -464,3 +464,55 @@ func TestAFailedContainerRecoversAfterAMinute(t *testing.T) {
 		})
 	}
 }
+
+func TestNeverTerminated(t *testing.T) {
+	ready := func(status corev1.ConditionStatus) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+	for name, test := range map[string]struct {
+		status corev1.PodStatus
+		want   bool
+	}{
+		"no condition": {},
+		"not ready":    {status: corev1.PodStatus{Conditions: ready(corev1.ConditionFalse)}},
+		"ready": {want: true, status: corev1.PodStatus{
+			Conditions: ready(corev1.ConditionTrue), ContainerStatuses: []corev1.ContainerStatus{{}},
+		}},
+		"restarted": {status: corev1.PodStatus{
+			Conditions:        ready(corev1.ConditionTrue),
+			ContainerStatuses: []corev1.ContainerStatus{{}, {LastTerminationState: ended}},
+		}},
+	} {
+		if got := readiness.NeverTerminated(&corev1.Pod{Status: test.status}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A pod is ready since its current sandbox exists, whatever its readiness was before.
+func TestSandboxReadySince(t *testing.T) {
+	sandbox, ready := time.Unix(20, 0), time.Unix(10, 0)
+	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, since time.Time) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(since)}
+	}
+	isReady := condition(corev1.PodReady, corev1.ConditionTrue, ready)
+	for name, test := range map[string]struct {
+		conditions []corev1.PodCondition
+		want       time.Time
+	}{
+		"nothing is known": {},
+		"ready":            {conditions: []corev1.PodCondition{isReady}, want: ready},
+		"a sandbox": {want: sandbox, conditions: []corev1.PodCondition{
+			isReady, condition(corev1.PodReadyToStartContainers, corev1.ConditionTrue, sandbox),
+		}},
+		"no sandbox": {want: ready, conditions: []corev1.PodCondition{
+			isReady, condition(corev1.PodReadyToStartContainers, corev1.ConditionFalse, sandbox),
+		}},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: test.conditions}}
+		if got := readiness.SandboxReadySince(pod); !got.Equal(test.want) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -30,6 +30,7 @@ func TestCheck(t *testing.T) {
 		{"driver", "595-6.8.0-60-generic-ubuntu24.04", "", ""}, // precompiled
 		{"driver", "sha256:0123", "", ""},
 		{"driver", "", "", ""},
+		{"driver", "580.x.05", "", ""},
 		{"container-toolkit", "v1.17.7-ubuntu20.04", "1.19.1",
 			"before 1.19.1, which fixes CVE-2026-24260, CVE-2025-23266, CVE-2025-23267"},
 		{"container-toolkit", "1.16.1", "1.19.1",
@@ -48,14 +49,30 @@ func TestCheck(t *testing.T) {
 			g := NewWithT(t)
 			found, isOutdated := safeversion.Check(c.component, c.version)
 			g.Expect(isOutdated).To(Equal(c.minimum != ""))
+			g.Expect(found.Component).To(Equal(c.component))
+			g.Expect(found.Version).To(Equal(c.version))
 			if !isOutdated {
 				return
 			}
 			g.Expect(found.Minimum()).To(Equal(c.minimum))
 			g.Expect(found.Why()).To(ContainSubstring(c.why))
-			g.Expect(found.Remedy()).To(And(ContainSubstring(c.minimum), HavePrefix("set spec.")))
+			end := " or later, or remove it"
+			if c.component == safeversion.Driver {
+				end = " or later, or update the host where the driver is the host's"
+			}
+			g.Expect(found.Remedy()).To(And(HavePrefix("set spec."), HaveSuffix(c.minimum+end)))
 		})
 	}
+}
+
+// A text names at most four vulnerabilities.
+func TestWhy(t *testing.T) {
+	of := func(vulnerabilities ...string) string {
+		return safeversion.Outdated{Missing: []safeversion.Fix{{Version: "1.2.3", Vulnerabilities: vulnerabilities}}}.Why()
+	}
+	g := NewWithT(t)
+	g.Expect(of("a", "b", "c", "d")).To(Equal("before 1.2.3, which fixes a, b, c, d"))
+	g.Expect(of("a", "b", "c", "d", "e", "f")).To(Equal("before 1.2.3, which fixes a, b, c, d and 2 more"))
 }
 
 // Each row is found by a version before it and not by its own, and the rows of a branch are in order.

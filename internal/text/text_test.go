@@ -20,13 +20,19 @@ func TestTruncate(t *testing.T) {
 	if got := text.Truncate("ab日本語", 9); got != "ab日..." {
 		t.Errorf("got %q", got)
 	}
+	if got := text.Truncate("\xa4\xa4\xa4\xa4\xa4\xa4", 5); got != "..." {
+		t.Errorf("got %q of a text without a first byte", got)
+	}
 }
 
 func TestClip(t *testing.T) {
-	for length, want := range map[int]string{0: "", 2: "ab", 4: "ab", 5: "ab日", 10: "ab日本", 11: "ab日本語"} {
+	for length, want := range map[int]string{0: "", 2: "ab", 4: "ab", 5: "ab日", 10: "ab日本", 11: "ab日本語", 12: "ab日本語"} {
 		if got := text.Clip("ab日本語", length); got != want {
 			t.Errorf("cut to %d: %q, want %q", length, got, want)
 		}
+	}
+	if got := text.Clip("a\xff", 2); got != "a\xff" {
+		t.Errorf("a text that fits became %q", got)
 	}
 }
 

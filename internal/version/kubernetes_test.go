@@ -43,6 +43,22 @@ func TestSupportedVersionsOfKubernetes(t *testing.T) {
 	}
 }
 
+func TestMinor(t *testing.T) {
+	NewWithT(t).Expect(version.Minor("1.36")).To(Equal(36))
+}
+
+// Only released versions have a tag. What git describe prints for others is none.
+func TestAdmissionManifest(t *testing.T) {
+	for release, revision := range map[string]string{
+		"v1.2.3": "v1.2.3", "1.2.3": "v1.2.3", "v1.2.30-rc.1": "v1.2.30-rc.1", "v1.2.3-alpha": "v1.2.3-alpha",
+		"v1.2.3-beta2": "v1.2.3-beta2", "": "main", "dev": "main", "v1.2": "main", "v1.2.3-5-g1234567": "main",
+		"v1.2.3-rc.1-5-g1234567": "main", "v1.2.3-dirty": "main",
+	} {
+		NewWithT(t).Expect(version.AdmissionManifest(release)).To(Equal(
+			"https://raw.githubusercontent.com/clusterpolicy/gpu-operator/"+revision+"/bundle/admission.yaml"), release)
+	}
+}
+
 // The supported range is the one that the tests run on, and the one in the README.
 func TestSupportedRangeIsTested(t *testing.T) {
 	g := NewWithT(t)

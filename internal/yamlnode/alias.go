@@ -50,7 +50,7 @@ func (e *expander) expand(node *yaml.Node) *yaml.Node {
 // key counts, and the mapping's own before them.
 func merged(content []*yaml.Node) []*yaml.Node {
 	var own, others []*yaml.Node
-	for i := 0; i+1 < len(content); i += 2 {
+	for i := 0; i < len(content); i += 2 {
 		key, value := content[i], content[i+1]
 		switch {
 		case key.Tag != "!!merge":
@@ -102,7 +102,7 @@ func pairs(node *yaml.Node, seen sets.Set[*yaml.Node], each func(key string, val
 		return
 	}
 	seen.Insert(mapping)
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
+	for i := 0; i < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Tag != "!!merge" {
 			continue
 		}
@@ -115,7 +115,7 @@ func pairs(node *yaml.Node, seen sets.Set[*yaml.Node], each func(key string, val
 			pairs(one, seen, each)
 		}
 	}
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
+	for i := 0; i < len(mapping.Content); i += 2 {
 		if key := mapping.Content[i]; key.Tag != "!!merge" {
 			each(key.Value, mapping.Content[i+1])
 		}

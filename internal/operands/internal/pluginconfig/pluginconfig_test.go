@@ -78,3 +78,25 @@ func TestMPSPaths(t *testing.T) {
 		})
 	}
 }
+
+// A node pool gets DaemonSets of its own if it overrides how GPUs are advertised.
+func TestVaries(t *testing.T) {
+	config := func(config *v1.NodePoolPluginConfigSpec) v1.NodePoolSpec {
+		return v1.NodePoolSpec{DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: config}}
+	}
+	for name, test := range map[string]struct {
+		pool v1.NodePoolSpec
+		want bool
+	}{
+		"nothing":         {},
+		"no config":       {pool: config(nil)},
+		"an empty config": {pool: config(&v1.NodePoolPluginConfigSpec{})},
+		"a config":        {pool: config(&v1.NodePoolPluginConfigSpec{Default: "a"}), want: true},
+		"sharing":         {pool: v1.NodePoolSpec{Sharing: &v1.SharingSpec{}}, want: true},
+		"a MIG strategy":  {pool: v1.NodePoolSpec{MIG: &v1.MIGSpec{Strategy: "mixed"}}, want: true},
+	} {
+		if got := pluginconfig.Varies(test.pool); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
