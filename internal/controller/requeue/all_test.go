@@ -30,7 +30,7 @@ func TestEnqueueAll(t *testing.T) {
 		defer queue.ShutDown()
 		handler.Create(t.Context(), event.CreateEvent{}, queue)
 		handler.Generic(t.Context(), event.GenericEvent{}, queue)
-		g.Eventually(queue.Len).Should(Equal(2))
+		g.Eventually(queue.Len, 10*time.Second).Should(Equal(2))
 	}
 	first, _ := plain.Get()
 	second, _ := plain.Get()
