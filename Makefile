@@ -150,7 +150,7 @@ shortened     = $$(git grep -lE 'testing\.Short\(\)|chance\.Numbers' -- 'cmd/*_t
 # Units that start goroutines or share data between some, or whose tests do. Each night the others are tested with the
 # race detector, too: it makes tests ten times slower, above all those of the models.
 concurrent    = $$(git grep -lE '^\s*go (func|[A-Za-z_.]+)\(|"sync(/atomic)?"|/errgroup"|\bchan\b' -- 'cmd/*.go' 'internal/*.go' \
-  ':!internal/controller' ':!internal/healthaction' ':!internal/plan' ':!internal/upgrade' \
+  ':!internal/controller' ':!internal/health/healthaction' ':!internal/stack/plan' ':!internal/upgrade' \
   | xargs -n 1 dirname | sort -u | sed 's|^|./|' | xargs)
 # Tests of the repository itself: the race detector finds nothing there.
 rules         = ./test/architecture ./test/contract ./test/specgen ./test/docs/...
@@ -332,7 +332,7 @@ bundle: ## Generate the bundle for the Operator Lifecycle Manager, bundle/
 
 .PHONY: golden
 golden: ## Update the golden files of the tests
-	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/plan ./internal/removal ./internal/render
+	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/stack/plan ./internal/removal ./internal/stack/render
 
 .PHONY: fmt
 fmt: ## Format the Go code

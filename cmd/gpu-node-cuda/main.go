@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/cuda"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvml"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvmlread"
-	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
 // Exit codes.

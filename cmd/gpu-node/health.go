@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/export"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/health"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/gpuuse"
 )
 
 const (

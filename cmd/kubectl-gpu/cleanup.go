@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/removal/cleanup"
 )
 
 // cleanupRounds limits how often the cluster is read again: a write fails if its object has changed meanwhile.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
+	"github.com/clusterpolicy/gpu-operator/internal/removal/cleanup"
 )
 
 // cleanupText returns a plan as people read it.

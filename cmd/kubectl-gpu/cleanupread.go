@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
-	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/leadership"
-	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/leadership"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/removal/cleanup"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/gpuuse"
 )
 
 // readCluster reads what the plan of a cleanup depends on.

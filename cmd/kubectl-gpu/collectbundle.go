@@ -16,8 +16,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/clusterpolicy/gpu-operator/internal/redact"
-	"github.com/clusterpolicy/gpu-operator/internal/version"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/redact"
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 )
 
 // bundleIndex is index.json of a bundle.

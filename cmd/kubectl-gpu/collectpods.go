@@ -5,8 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
-	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/gpuuse"
 )
 
 // gpuPod is what the bundle has of a pod outside the operator's namespace: nothing of its programs.

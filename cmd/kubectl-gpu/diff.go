@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterpolicy/gpu-operator/internal/drift"
-	"github.com/clusterpolicy/gpu-operator/internal/preview"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/drift"
 )
 
 // errDiffers makes the plugin exit with exitDiffers. It is not printed.

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/explain"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/overview"
-	"github.com/clusterpolicy/gpu-operator/internal/reasons"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/status/reasons"
 )
 
 // explainOptions are the flags of explain.

@@ -5,8 +5,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/clusterpolicy/gpu-operator/internal/explain"
-	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
 )
 
 // Of a node whose GPUs can be used, what the operator notes is shown without a claim that nothing is wrong.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/explain"
-	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
 )
 
 // maxNamed is how many nodes a finding names in the text.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/migrationsteps"
 )
 
 // errBlocked makes the plugin exit with exitBlocked. It is not printed.

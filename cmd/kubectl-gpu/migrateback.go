@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/manifest"
-	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/migrationsteps"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
 )
 
 // The kinds that the way back reads besides those of a migration.

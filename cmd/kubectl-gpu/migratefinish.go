@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/migrationsteps"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
 const (

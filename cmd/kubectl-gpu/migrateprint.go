@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
-	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/migrationsteps"
+	"github.com/clusterpolicy/gpu-operator/internal/removal/cleanup"
 )
 
 // stepTexts are what steps do.

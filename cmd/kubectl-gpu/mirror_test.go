@@ -7,7 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 )
 
 // mirrored runs a command of mirror for a policy with this spec on the nodes in testdata.

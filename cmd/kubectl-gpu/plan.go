@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterpolicy/gpu-operator/internal/preview"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
 )
 
 // planOptions are the flags of plan.

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/preview"
-	"github.com/clusterpolicy/gpu-operator/internal/version"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 )
 
 // renderOptions are the flags of render.

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 )
 
 const samplesDir = "../../config/samples"

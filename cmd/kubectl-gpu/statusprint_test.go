@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
 var shownAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

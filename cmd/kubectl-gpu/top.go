@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuusage"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/gpuusage"
 )
 
 // maxParallel is how many questions a command asks at a time.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuusage"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/gpuusage"
 )
 
 // usageTitles are the columns of each table.

@@ -19,13 +19,13 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
-	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/podrules"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/schemacheck"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
-	"github.com/clusterpolicy/gpu-operator/internal/podrules"
-	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
-	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/undecodable"
 )
 
 func validateCommand() *cobra.Command {

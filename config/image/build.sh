@@ -15,7 +15,7 @@ build() { # DIR PACKAGE...
   # No cgo, for arm64 from amd64 as well: gpu-node-cuda's library writes the loader and the C library into the
   # program itself. No data of the version control, so that a build without .git is the same.
   CGO_ENABLED=0 go build -trimpath -buildvcs=false \
-    -ldflags "-s -w -X github.com/clusterpolicy/gpu-operator/internal/version.Version=${VERSION:-dev}" -o "$1/" "${@:2}"
+    -ldflags "-s -w -X github.com/clusterpolicy/gpu-operator/internal/names/version.Version=${VERSION:-dev}" -o "$1/" "${@:2}"
 }
 
 [ $# = 2 ] || fail "call it with programs, plugin or rootfs, and a directory"

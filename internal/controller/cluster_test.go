@@ -26,8 +26,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 )
 
 // byNode is the index of pods by node, with the key that the caches of controller-runtime use.

@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 	"github.com/clusterpolicy/gpu-operator/test/chance"
 )
@@ -350,7 +350,7 @@ func with(node *corev1.Node, path string, change func(*corev1.Node)) mutant[*cor
 func namedKeys() []string {
 	constant := regexp.MustCompile(`(?m)^\s+(\w+)\s+= (?:(\w+) \+ )?"([^"]*)"`)
 	values, found := map[string]string{}, map[string]bool{}
-	files, err := filepath.Glob("../labels/*.go")
+	files, err := filepath.Glob("../names/labels/*.go")
 	must(err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 )
 
 // Catalogue is a list of operands. NewCatalogue sorts it: each operand comes after those that it requires.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 )
 
 // How many pods share a GPU of a node is what its device plugin reads: of the spec, or of the key that its label names.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 )
 
 // maxNames bounds a list of names in a message, in bytes.

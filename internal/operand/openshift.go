@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
 // OpenShiftCluster is what the configuration of OpenShift has for drivers. It is empty on other clusters.

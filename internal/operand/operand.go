@@ -4,9 +4,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 )
 
 // Name of an operand: its folder in assets, the suffix of its deploy label, its key in status.

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/pluginfile"
 )
 
 // pluginConfigField names the ConfigMap with the configurations of the device plugin.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/podrules"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/podrules"
 )
 
 // CheckPods refuses an operand if a field of the spec is such that Kubernetes refuses or cannot start its pods.

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands/dcgmexporter"
-	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands/dcgmexporter"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands/driver"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 )
 
 // A field that the API server refuses in a DaemonSet is named as users know it: the one that decides about it.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/digest"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
+	"github.com/clusterpolicy/gpu-operator/internal/names/digest"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/pluginfile"
 )
 
 // ReferenceKind is the kind of an object that an operand needs and the operator does not create. Most are named by the

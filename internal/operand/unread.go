@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 )
 
 // FileNotes returns a sentence for each part that its reader does not take, of the files in these keys of an object.

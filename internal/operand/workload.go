@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 )
 
 // WorkloadOf returns the workload that the node is served for. Without spec.sandboxWorkloads.enabled it is containers,

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 )
 
 // maxMessage is the limit of a message in bytes, and maxNamed how many pods one names.

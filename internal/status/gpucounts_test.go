@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 )
 
 // The sum of the GPUs of all nodes stays a number of the status, whatever the nodes claim.

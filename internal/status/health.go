@@ -2,9 +2,9 @@ package status
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
-	"github.com/clusterpolicy/gpu-operator/internal/metrics"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
+	"github.com/clusterpolicy/gpu-operator/internal/status/metrics"
 )
 
 // CountHealthActions counts the nodes with unhealthy GPUs by what is done with them.

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/conditions"
+	"github.com/clusterpolicy/gpu-operator/internal/status/conditions"
 )
 
 // Every other status ends the report.

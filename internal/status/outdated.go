@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/conditions"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/safeversion"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/safeversion"
+	"github.com/clusterpolicy/gpu-operator/internal/status/conditions"
 )
 
 // outdatedVersions returns the versions with known vulnerabilities: of the operands that are installed, and of the

@@ -4,9 +4,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/conditions"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/status/conditions"
 )
 
 // setPaused makes the conditions Ready and Error of a paused policy report that it is paused. Their status stays that

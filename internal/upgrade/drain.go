@@ -6,7 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 )
 
 // ownDrain is the record of this node; nil if there is none, or one that was copied from a deleted Node.

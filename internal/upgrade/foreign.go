@@ -2,8 +2,8 @@ package upgrade
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 )
 
 // foreign is a node without a record, or with an idle one and another state in the label: another operator has left it.

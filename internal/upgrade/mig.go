@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/times"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // layoutTime is how long a slot for a MIG layout counts at most: a MIG manager that does not end must not hold up other

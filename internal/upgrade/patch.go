@@ -4,7 +4,7 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 )
 
 // enter is the patch to a state of the round. why is also the event for users.

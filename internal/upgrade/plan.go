@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/clusterpolicy/gpu-operator/internal/times"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // Cluster is the input of a plan.

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
-	"github.com/clusterpolicy/gpu-operator/internal/times"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // required is a node that waits for its upgrade, with its GPUs in use.

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
-	"github.com/clusterpolicy/gpu-operator/internal/times"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // maxMessage is the limit of a message in bytes.

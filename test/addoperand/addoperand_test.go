@@ -27,22 +27,22 @@ var written = []string{
 	"api/v1/toy_types.go",
 	"assets/toy/0500_daemonset.yaml",
 	"assets/toy/install.yaml",
-	"internal/operands/catalogue.go",
-	"internal/operands/toy/doc.go",
-	"internal/operands/toy/toy.go",
+	"internal/operand/operands/catalogue.go",
+	"internal/operand/operands/toy/doc.go",
+	"internal/operand/operands/toy/toy.go",
 }
 
 // generated matches the files that make writes.
 var generated = regexp.MustCompile(
 	`^(api/v1/zz_generated\.deepcopy\.go|bundle/|config/crd/|config/helm/gpu-operator/|` +
-		`config/openshift/operands\.yaml$|config/rbac/operands/|docs/|internal/[a-z]+/testdata/.*\.golden)`,
+		`config/openshift/operands\.yaml$|config/rbac/operands/|docs/|internal/[a-z/]+/testdata/.*\.golden)`,
 )
 
 // generic are the packages whose tests every operand must pass.
 var generic = []string{
-	"./api/...", "./assets/...", "./config/...", "./internal/assess", "./internal/effective", "./internal/image",
-	"./internal/metrics", "./internal/operand/...", "./internal/operands/...", "./internal/plan", "./internal/render/...",
-	"./internal/status/...", "./cmd/gpu-operator/...", "./cmd/kubectl-gpu", "./test/contract", "./test/manifests",
+	"./api/...", "./assets/...", "./config/...", "./internal/node/assess", "./internal/policy/effective",
+	"./internal/policy/image", "./internal/status/...", "./internal/operand/...", "./internal/stack/plan",
+	"./internal/stack/render/...", "./cmd/gpu-operator/...", "./cmd/kubectl-gpu", "./test/contract", "./test/manifests",
 	"./test/specgen",
 }
 
@@ -142,8 +142,8 @@ func addToy(t *testing.T, root string) {
 	})).To(Succeed())
 	insert(t, filepath.Join(root, "api/v1/clusterpolicy_types.go"), "\tNodeStatusExporter *NodeStatusExporterSpec ",
 		"\t// Toy configures the toy.\n\t// +optional\n\tToy *ToySpec `json:\"toy,omitempty\"`\n")
-	catalogue := filepath.Join(root, "internal/operands/catalogue.go")
-	const operands = "github.com/clusterpolicy/gpu-operator/internal/operands/"
+	catalogue := filepath.Join(root, "internal/operand/operands/catalogue.go")
+	const operands = "github.com/clusterpolicy/gpu-operator/internal/operand/operands/"
 	insert(t, catalogue, "\t\""+operands+"runtimeclasses\"", "\t\""+operands+"toy\"\n")
 	insert(t, catalogue, "\t\tmigmanager.Operand(),", "\t\ttoy.Operand(),\n")
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 )
 
 // churned is the app whose pods churnPods replaces: nothing waits for them, and the fleet's status counts them.

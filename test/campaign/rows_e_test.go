@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
@@ -56,12 +56,12 @@ func inputRows() []row {
 				"(test/specgen)"),
 		elsewhere("E11", "what is admitted and can never work, and keys without effect",
 			"TestAPI (test/integration), TestNoVariableIsSilent, TestNoLabelIsSilent, TestNoFileIsSilent, "+
-				"TestNoMarkOfAPodIsSilent (test/dropin), TestFieldsThatCannotWork (internal/fieldnotes), "+
+				"TestNoMarkOfAPodIsSilent (test/dropin), TestFieldsThatCannotWork (internal/policy/fieldnotes), "+
 				"TestInvalidValuesAreRefused (test/install)"),
 		elsewhere("E12", "previews say what the operator applies",
 			"TestPreviewsAreWhatIsApplied (test/previews), TestPlanComesTrue (test/upgrades)"),
 		elsewhere("E13", "numbers of Nodes, and texts of ConfigMaps, that are as large as they can be",
-			"TestImplausibleCounts (internal/readiness), TestConfigMapsThatGrow (internal/observe)"),
+			"TestImplausibleCounts (internal/node/readiness), TestConfigMapsThatGrow (internal/cluster/observe)"),
 		elsewhere("E14", "what is admitted and no pod can have",
 			"TestPodRulesAgreeWithTheAPIServer, TestRenderedDaemonSetsAreAccepted (test/integration), "+
 				"TestImpossiblePartsOfPodsAreRefused (test/specgen)"),

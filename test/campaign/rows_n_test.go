@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
 func nodeRows() []row {
@@ -58,7 +58,7 @@ func nodeRows() []row {
 				}},
 			)},
 		elsewhere("N6", "a node that offers nothing, shares, or what a label contradicts: its status agrees with itself",
-			"TestGPUsThatNothingOffers (internal/assess), TestSharesAreNoGPUs (internal/readiness)"),
+			"TestGPUsThatNothingOffers (internal/node/assess), TestSharesAreNoGPUs (internal/node/readiness)"),
 		elsewhere("N7", "the marker of a driver whose kernel module is gone",
 			"TestMarkersNeedTheirModule (internal/onnode/marker)"),
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -90,11 +90,11 @@ func actorRows() []row {
 				atRest("condition", removeCondition, options{counts: true}),
 			)},
 		elsewhere("X10", "GPU work by claims, which no resource of a pod shows, and GPUs that others offer, or twice",
-			"TestOf (internal/gpuuse), TestEachWayToGetAGPU (internal/explain), "+
+			"TestOf (internal/upgrade/gpuuse), TestEachWayToGetAGPU (internal/cli/explain), "+
 				"TestClaimsOfEachKubernetes (test/integration), TestOnlyGPUPodsAreEvicted "+
-				"(test/upgrades), TestGPUsThatAreOfferedTwice (internal/assess)"),
+				"(test/upgrades), TestGPUsThatAreOfferedTwice (internal/node/assess)"),
 		elsewhere("X11", "clients that hold connections to a port, by requests that they do not finish",
-			"TestUnfinishedRequestsEnd, TestConnectionsAreLimited (internal/boundedserver), "+
+			"TestUnfinishedRequestsEnd, TestConnectionsAreLimited (internal/kube/boundedserver), "+
 				"TestProbesAreServedWithinBounds (cmd/gpu-operator/app), TestServeLimitsConnections (internal/onnode/export)"),
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 	"github.com/clusterpolicy/gpu-operator/test/filelock"
 )
 

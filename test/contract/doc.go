@@ -3,7 +3,7 @@
 //
 // The field source of a row states where its fact comes from. "operands N" is about NVIDIA's programs:
 //
-//	0        what NVIDIA/gpu-operator does to all operands (controllers, internal/image)
+//	0        what NVIDIA/gpu-operator does to all operands (controllers, internal/policy/image)
 //	1.1-1.10 its manifests: assets/state-driver, -container-toolkit, -device-plugin, -mps-control-daemon,
 //	         gpu-feature-discovery, -dcgm, -dcgm-exporter, -mig-manager, -operator-validation,
 //	         -node-status-exporter, in this order

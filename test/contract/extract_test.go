@@ -12,8 +12,8 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
 )
 
 // place is the location that a row checks.

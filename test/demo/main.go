@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 )
 
 // Exit codes of the demo.

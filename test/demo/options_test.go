@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 

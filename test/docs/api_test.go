@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 )
 
 // fieldPath is a path of a field of the API; * stands for any name. What a hyphen, a slash or a dot precedes is part of

@@ -89,7 +89,7 @@ func declaredFlags(t *testing.T) map[string]bool {
 func programs(t *testing.T) []*ast.File {
 	t.Helper()
 	var files []*ast.File
-	for _, folder := range []string{"internal/labels", "cmd", "config/image", "config/manifests", "test/docs"} {
+	for _, folder := range []string{"internal/names/labels", "cmd", "config/image", "config/manifests", "test/docs"} {
 		NewWithT(t).Expect(filepath.WalkDir(filepath.Join(repo, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

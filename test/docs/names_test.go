@@ -132,8 +132,8 @@ func TestNamedTestsExist(t *testing.T) {
 
 // examples are paths of files that the docs name and that do not exist.
 var examples = map[string]string{
-	"assets/fabric-monitor/":           "the example of development.md",
-	"internal/operands/fabricmonitor/": "the example of development.md",
+	"assets/fabric-monitor/":                   "the example of development.md",
+	"internal/operand/operands/fabricmonitor/": "the example of development.md",
 }
 
 // filesExist checks paths of files and folders of the repository.
@@ -152,6 +152,6 @@ func filesExist(s snippet) (problems []string) {
 func TestNamedFilesExist(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(wrong(skip(pages(t), old), filesExist)).To(BeEmpty())
-	g.Expect(wrong(seeded("`test/docs`, `test/dogs`, `internal/operands/*`, `config/x.yaml`"), filesExist)).
+	g.Expect(wrong(seeded("`test/docs`, `test/dogs`, `internal/operand/operands/*`, `config/x.yaml`"), filesExist)).
 		To(Equal([]string{"x:1: no file test/dogs", "x:1: no file config/x.yaml"}))
 }

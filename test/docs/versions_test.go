@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/mod/semver"
 
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 )
 
 // safest are the first releases of the driver's branches for data centres that have the fixes of NVIDIA's security

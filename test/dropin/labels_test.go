@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 )
 
 // labelRow has the labels, or annotations, that have the same outcome.

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 )
 
 // variableRow has the variables of one list of the spec that have the same outcome: reaches (a container of the operand

@@ -31,7 +31,7 @@ func rulesAreValid(e *env) {
 	e.Expect(err).NotTo(HaveOccurred())
 	objects["chart"], err = packaged.Decode(text)
 	e.Expect(err).NotTo(HaveOccurred())
-	rendered, err := filepath.Glob(filepath.Join(repo, "internal/render/testdata/*metrics*.golden.yaml"))
+	rendered, err := filepath.Glob(filepath.Join(repo, "internal/stack/render/testdata/*metrics*.golden.yaml"))
 	e.Expect(err).NotTo(HaveOccurred())
 	for _, file := range rendered {
 		text, err := os.ReadFile(file)

@@ -258,11 +258,11 @@ func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
 	}
 }
 
-// TestTheOperatorIsNeverNVIDIAs renders each case of the rule that internal/image has for the validator.
+// TestTheOperatorIsNeverNVIDIAs renders each case of the rule that internal/policy/image has for the validator.
 func TestTheOperatorIsNeverNVIDIAs(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	text, err := os.ReadFile(repo + "/internal/image/testdata/nvidias.yaml")
+	text, err := os.ReadFile(repo + "/internal/policy/image/testdata/nvidias.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	var tests []map[string]any
 	g.Expect(yaml.Unmarshal(text, &tests)).To(Succeed())

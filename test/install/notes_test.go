@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/conditions"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
-	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/version"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/status/conditions"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )

@@ -7,7 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/clusterpolicy/gpu-operator/internal/version"
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 

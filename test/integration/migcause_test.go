@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -54,7 +54,7 @@ func TestTheWordsOfTheMIGManager(t *testing.T) {
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(1)
-	text, err := os.ReadFile(filepath.Join(repo, "internal/miglog/testdata/no-room.v0.15.log"))
+	text, err := os.ReadFile(filepath.Join(repo, "internal/node/miglog/testdata/no-room.v0.15.log"))
 	e.Expect(err).NotTo(HaveOccurred())
 	log := &managersLog{text: text}
 	e.standInForKubelets(log, address, "partitioned")

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/podrules"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/podrules"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/schemacheck"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"

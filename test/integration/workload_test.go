@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/needs"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"

@@ -12,7 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/pluginfile"
 )
 
 // accepts reports whether the device plugin starts with a configuration, and what it prints.

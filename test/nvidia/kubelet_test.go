@@ -207,7 +207,7 @@ func rendered(t *testing.T, cdi bool, strategy string) []string {
 func renderedVariables(t *testing.T, manifest, container string) []string {
 	t.Helper()
 	g := NewWithT(t)
-	content, err := os.ReadFile("../../internal/render/testdata/" + manifest + ".golden.yaml")
+	content, err := os.ReadFile("../../internal/stack/render/testdata/" + manifest + ".golden.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	var variables []string
 	for document := range strings.SplitSeq(string(content), "\n---\n") {

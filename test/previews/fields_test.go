@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/clusterpolicy/gpu-operator/internal/drift"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/drift"
 )
 
 // unnamedFields returns the fields that a change has set and a plan did not name. What the plan says of the elements of

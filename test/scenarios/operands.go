@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 )
 
 // Tabled returns the catalogue with the operands that the tables of tests list. One that is added to the catalogue

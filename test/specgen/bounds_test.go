@@ -19,7 +19,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/schemacheck"
 )
 
 // The Go types of the kinds, whose schemas are generated from them.

@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/render"
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
@@ -338,7 +338,7 @@ var machines = []nodeinfo.Facts{
 func namesOfTests(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, root := range []string{"../../internal", "../../test", "../../cmd", "../../api"} {
+	for _, root := range []string{"../../internal", "..", "../../cmd", "../../api"} {
 		err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err

@@ -26,8 +26,8 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
-	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/schemacheck"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/undecodable"
 	"github.com/clusterpolicy/gpu-operator/test/chance"
 )
 

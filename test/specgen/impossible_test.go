@@ -10,8 +10,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/podrules"
-	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/podrules"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/schemacheck"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 

@@ -3,7 +3,7 @@ package main
 import (
 	"math"
 
-	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/undecodable"
 )
 
 // foreignQuantity is the pattern of a quantity in schemas that are generated from Kubernetes' type. It admits any

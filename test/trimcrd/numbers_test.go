@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/undecodable"
 )
 
 func TestQuantitiesAreBounded(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
 // Environment of the manager, beside the images and operand.ProxyVariables.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/clusterpolicy/gpu-operator/internal/leadership"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/leadership"
 )
 
 // A leader that has not renewed its lease for the renew deadline exits, and writes nothing from then on. The lease is

@@ -3,8 +3,8 @@ package app
 import (
 	"github.com/go-logr/logr"
 
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 )
 
 // overriddenImages returns the default images that the environment replaces, and a sentence for each variable that is

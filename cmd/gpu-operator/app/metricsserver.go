@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/clusterpolicy/gpu-operator/internal/boundedserver"
-	"github.com/clusterpolicy/gpu-operator/internal/metricsauth"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/boundedserver"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/metricsauth"
 )
 
 // addServer adds the server of the metrics to the manager; that of controller-runtime has no bounds. It serves on every

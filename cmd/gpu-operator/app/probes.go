@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/clusterpolicy/gpu-operator/internal/boundedserver"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/boundedserver"
 )
 
 // serve adds a server of the manager that any client in the cluster reaches; with TLS unless config is nil.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 )
 
 func TestUnsupportedServerIsReported(t *testing.T) {

@@ -1,14 +1,14 @@
 package app
 
 import (
-	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/neighbours"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
-	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
-	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/status/statuswriter"
+	"github.com/clusterpolicy/gpu-operator/internal/takeover/otheroperator"
 )
 
 // Timing is the timing of all controllers of the manager, and of the check for NVIDIA's operator.

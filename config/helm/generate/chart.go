@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/clusterpolicy/gpu-operator/internal/version"
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 )
 
 // home is the site of the project.
@@ -42,5 +42,5 @@ func testedTemplate() []byte {
 {{- define "gpu-operator.newestKubernetes" -}}
 %s
 {{- end }}
-`, "internal/version", version.OldestKubernetes, version.NewestKubernetes)
+`, "internal/names/version", version.OldestKubernetes, version.NewestKubernetes)
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 )
 
 // width is the width at which comments of values.yaml are wrapped.

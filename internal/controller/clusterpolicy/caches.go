@@ -8,13 +8,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/manifest"
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
-	"github.com/clusterpolicy/gpu-operator/internal/rollout"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/render"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/rollout"
 )
 
 // caches keep the results of a pass for the next one: most passes follow the progress of a node, which changes none of

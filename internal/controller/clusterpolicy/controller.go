@@ -18,17 +18,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/apply"
-	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
-	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/manifest"
-	"github.com/clusterpolicy/gpu-operator/internal/metrics"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
-	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/status/metrics"
+	"github.com/clusterpolicy/gpu-operator/internal/status/statuswriter"
+	"github.com/clusterpolicy/gpu-operator/internal/takeover/otheroperator"
 )
 
 // clusterRequest is the only key of the work queue: a pass reconciles the whole cluster, whatever the event.

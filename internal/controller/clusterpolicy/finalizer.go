@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/freshness"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/freshness"
 )
 
 // The finalizer keeps a deleted policy until its stack is removed. It is on the active policy, from before anything is

@@ -3,11 +3,11 @@ package clusterpolicy
 import (
 	"context"
 
-	"github.com/clusterpolicy/gpu-operator/internal/conditions"
-	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/status/conditions"
 )
 
 // +kubebuilder:rbac:groups=nvidia.com,resources=nvidiadrivers,verbs=list;watch

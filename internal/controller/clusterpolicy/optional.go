@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/manifest"
-	"github.com/clusterpolicy/gpu-operator/internal/notify"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/notify"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/optional"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/optional"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
 )
 
 // OptionalKinds watches kinds of other projects, such as ServiceMonitor, while the cluster has their CRDs.

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
-	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
 )
 
 // allNodes is the only key of the work queue: the brakes concern all nodes.

@@ -1,6 +1,6 @@
 // Package healthaction taints and cordons nodes that have an unhealthy GPU, as spec.health.actions requires, and undoes
-// it. Each pass observes all nodes, plans with package internal/healthaction, and carries out the plan. All state is on
-// the Nodes, so a pass may end after any call. Nothing is evicted.
+// it. Each pass observes all nodes, plans with package internal/health/healthaction, and carries out the plan. All
+// state is on the Nodes, so a pass may end after any call. Nothing is evicted.
 package healthaction
 
 // The taint, the cordon and the record of a node.

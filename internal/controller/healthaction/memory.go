@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
+	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
 )
 
 // memory is what one pass leaves to the next. All of it may be lost: that costs an early attempt or a

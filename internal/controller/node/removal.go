@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/events"
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/events"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/node/nodemarks"
+	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/node/startuptaint"
 	"github.com/clusterpolicy/gpu-operator/internal/removal"
-	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
 )
 
 // remove takes the next step to remove the stack of a deleted policy from the node: one patch, or none.

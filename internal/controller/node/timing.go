@@ -3,7 +3,7 @@ package node
 import (
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 )
 
 // Timing has the delays of the Reconciler. Tests shorten them.

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
-	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
-	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
+	"github.com/clusterpolicy/gpu-operator/internal/node/nodemarks"
+	"github.com/clusterpolicy/gpu-operator/internal/node/startuptaint"
 )
 
 // patchMetadata writes changes of labels and annotations in one call; nil removes a key. It fails with a conflict if

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/cleanup"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/hostruntime"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/hostruntime/hostruntimetest"

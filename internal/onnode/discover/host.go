@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/osrelease"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 )

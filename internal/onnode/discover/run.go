@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
-	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // validation is the content of a marker that can be trusted.

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/clusterpolicy/gpu-operator/internal/boundedserver"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/boundedserver"
 )
 
 const (

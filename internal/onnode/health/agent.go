@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/health/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/xid"
 )

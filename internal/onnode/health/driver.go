@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/health/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvml"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/health/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvml"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/xid"
 )

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/health/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/xid"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/health/gpuhealth"
 )
 
 // procfsTimeout is how long the agent waits for what the driver shows in procfs: it may hold a lock for long, or hang.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
 // Container is the content of labels.DriverContainerReady, which the start-up probe of the node's driver

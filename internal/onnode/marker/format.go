@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
 // Assignment is one line KEY=value of a marker.

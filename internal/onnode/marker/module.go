@@ -3,7 +3,7 @@ package marker
 import (
 	"fmt"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
 )
 

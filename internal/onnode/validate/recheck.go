@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/atomicfile"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )

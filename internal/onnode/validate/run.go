@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/health/gpuhealth"
 )
 
 // Rule is what the Xids of one kind mean.

@@ -9,10 +9,10 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
@@ -127,7 +127,7 @@ func mainContainers(catalogue []operand.Operand) (map[operand.Name]string, error
 
 // folderOf is the folder of an operand's package.
 func folderOf(name operand.Name) string {
-	return "internal/operands/" + strings.ReplaceAll(string(name), "-", "")
+	return "internal/operand/operands/" + strings.ReplaceAll(string(name), "-", "")
 }
 
 // catalogueTable has a row for each operand.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 )
 
 // imageTable returns the table of the default images. Release notes are made of its rows.

@@ -27,7 +27,7 @@ var pages = map[string]map[string]source{
 }
 
 // files are generated as a whole.
-var files = map[string]source{"internal/reasons/reasons.json": reasonJSON}
+var files = map[string]source{"internal/status/reasons/reasons.json": reasonJSON}
 
 func main() {
 	repo := flag.String("repo", ".", "directory of the repository")

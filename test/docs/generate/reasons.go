@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	explained "github.com/clusterpolicy/gpu-operator/internal/reasons"
+	explained "github.com/clusterpolicy/gpu-operator/internal/status/reasons"
 )
 
 // constant is one of the strings that the API declares.
@@ -207,7 +207,7 @@ func reasonEntries(repo string) (string, error) {
 	return out.String(), nil
 }
 
-// reasonJSON has the texts of package internal/reasons.
+// reasonJSON has the texts of package internal/status/reasons.
 func reasonJSON(repo string) (string, error) {
 	all, err := reasons(repo)
 	if err != nil {
@@ -250,7 +250,7 @@ func reasonTable(repo string) (string, error) {
 
 // podReasonTable has a row for each reason of package explain why a pod does not get its GPU.
 func podReasonTable(repo string) (string, error) {
-	all, err := constantsIn(filepath.Join(repo, "internal", "explain"))
+	all, err := constantsIn(filepath.Join(repo, "internal", "cli", "explain"))
 	if err != nil {
 		return "", err
 	}
@@ -261,7 +261,7 @@ func podReasonTable(repo string) (string, error) {
 		}
 	}
 	if len(rows) == 0 {
-		return "", fmt.Errorf("internal/explain has no reasons: the search has lost its way")
+		return "", fmt.Errorf("internal/cli/explain has no reasons: the search has lost its way")
 	}
 	return table([]string{"pod reason", "meaning"}, rows), nil
 }

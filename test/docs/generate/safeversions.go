@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/safeversion"
+	"github.com/clusterpolicy/gpu-operator/internal/names/safeversion"
 )
 
 // safeVersionTable returns the table of the minimum safe versions: the newest row of a component and branch is the

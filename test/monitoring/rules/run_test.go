@@ -34,9 +34,9 @@ var (
 
 // What the operator creates, as its golden files have it.
 var (
-	ofOperator    = filepath.Join(root, "internal/render/testdata/operator-metrics-metrics.golden.yaml")
-	ofNodeStatus  = filepath.Join(root, "internal/render/testdata/node-status-exporter-metrics.golden.yaml")
-	ofAccelerator = filepath.Join(root, "internal/render/testdata/dcgm-exporter-metrics-openshift.golden.yaml")
+	ofOperator    = filepath.Join(root, "internal/stack/render/testdata/operator-metrics-metrics.golden.yaml")
+	ofNodeStatus  = filepath.Join(root, "internal/stack/render/testdata/node-status-exporter-metrics.golden.yaml")
+	ofAccelerator = filepath.Join(root, "internal/stack/render/testdata/dcgm-exporter-metrics-openshift.golden.yaml")
 )
 
 type (

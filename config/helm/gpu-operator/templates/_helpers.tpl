@@ -137,7 +137,7 @@ registry unless that is NVIDIA's. A mirror replaces the registry, as for the ope
 {{- $reference -}}
 {{- end }}
 
-{{/* The parts of the image that the values name, as JSON, and whether it is that of NVIDIA's operator. internal/image
+{{/* The parts of the image that the values name, as JSON, and whether it is that of NVIDIA's operator. internal/policy/image
 has the same rule for the validator. Argument: root. */}}
 {{- define "gpu-operator.named" -}}
 {{- $operator := .Values.operator | default dict -}}

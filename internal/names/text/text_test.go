@@ -1,0 +1,46 @@
+package text_test
+
+import (
+	"testing"
+	"unicode/utf8"
+
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
+)
+
+func TestTruncate(t *testing.T) {
+	for length := range 12 {
+		got := text.Truncate("ab日本語", length+3)
+		if len(got) > length+3 || !utf8.ValidString(got) {
+			t.Errorf("cut to %d: %q", length+3, got)
+		}
+	}
+	if got := text.Truncate("exact", 5); got != "exact" {
+		t.Errorf("got %q", got)
+	}
+	if got := text.Truncate("ab日本語", 9); got != "ab日..." {
+		t.Errorf("got %q", got)
+	}
+	if got := text.Truncate("\xa4\xa4\xa4\xa4\xa4\xa4", 5); got != "..." {
+		t.Errorf("got %q of a text without a first byte", got)
+	}
+}
+
+func TestClip(t *testing.T) {
+	for length, want := range map[int]string{0: "", 2: "ab", 4: "ab", 5: "ab日", 10: "ab日本", 11: "ab日本語", 12: "ab日本語"} {
+		if got := text.Clip("ab日本語", length); got != want {
+			t.Errorf("cut to %d: %q, want %q", length, got, want)
+		}
+	}
+	if got := text.Clip("a\xff", 2); got != "a\xff" {
+		t.Errorf("a text that fits became %q", got)
+	}
+}
+
+func TestJoin(t *testing.T) {
+	tests := map[string][]string{"": {"", ""}, "a": {"a", ""}, "b": {"", "b"}, "a: b: c": {"a", "b", "", "c"}}
+	for want, parts := range tests {
+		if got := text.Join(parts...); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

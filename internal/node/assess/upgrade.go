@@ -1,0 +1,88 @@
+package assess
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// upgradeRecord returns the record of a driver upgrade that runs on the node or has failed there; nil if there is none,
+// or if the label shows another state than the record.
+func upgradeRecord(node *corev1.Node) *upgrade.Record {
+	state := upgrade.State(node.Labels[labels.UpgradeState])
+	if !state.InProgress() && state != upgrade.StateFailed {
+		return nil
+	}
+	record, err := upgrade.DecodeRecord(node.Annotations[labels.UpgradeRecord])
+	if err != nil || record.UID != node.UID || record.State != state {
+		return nil
+	}
+	return record
+}
+
+// checkRunningUpgrade reports a node that is not ready as upgrading, whatever the cause, and turns failures of its
+// operands into progress: the deadlines of the upgrade apply. A node whose kubelet does not report keeps its verdict.
+func (a *Assessment) checkRunningUpgrade(state upgrade.State) {
+	for name, verdict := range a.Operands {
+		if verdict.State == readiness.Failed {
+			verdict.State = readiness.Progressing
+			a.Operands[name] = verdict
+		}
+	}
+	if a.Ready() || a.Stage == v1.StageDiscovered {
+		return
+	}
+	a.State, a.Reason = readiness.Progressing, v1.ReasonUpgrading
+	a.Message = fmt.Sprintf("%s: %s", state, a.Message)
+}
+
+// checkFailedUpgrade reports why the upgrade of the node has failed, unless the node shows a failure itself.
+func (a *Assessment) checkFailedUpgrade(record *upgrade.Record) {
+	if record == nil || record.State != upgrade.StateFailed {
+		return
+	}
+	switch {
+	case a.Ready() && !a.Outdated, a.State == readiness.Failed && !a.Overdue, !a.Ready() && a.Stage == v1.StageDiscovered:
+		return
+	case !a.Ready():
+		a.State, a.Detail = readiness.Failed, ""
+	}
+	a.Reason = cmp.Or(record.Reason, v1.ReasonUpgradeFailed)
+	a.Message = cmp.Or(record.Message, a.Message)
+}
+
+// isRequested reports whether a user has requested the upgrade of the node: the annotation is removed when the upgrade
+// gets its turn, and the record has it from then on.
+func isRequested(node *corev1.Node) bool {
+	if node.Annotations[labels.UpgradeRequested] == labels.True {
+		return true
+	}
+	record, err := upgrade.DecodeRecord(node.Annotations[labels.UpgradeRecord])
+	return err == nil && record.UID == node.UID && record.Requested &&
+		(record.State == upgrade.StateRequired || record.State.InProgress())
+}
+
+// pendingUpgrade returns the message of a node whose driver is outdated. requested: a user has requested the upgrade.
+func pendingUpgrade(node plan.NodePlan, requested bool) string {
+	if requested || *node.Spec.Driver.UpgradePolicy.AutoUpgrade {
+		return "driver is outdated: its upgrade is pending"
+	}
+	// The command comes first because long messages are truncated in the policy's status.
+	return fmt.Sprintf("driver is outdated: kubectl annotate node %s %s=%s",
+		node.Facts.Name, labels.UpgradeRequested, labels.True)
+}
+
+// outdatedMessage returns the message of an operand whose pod is outdated.
+func outdatedMessage(in Input, onNode plan.OperandOnNode, pod *corev1.Pod) string {
+	if onNode.Stage == v1.StageDriver {
+		return pendingUpgrade(in.NodePlan, isRequested(in.Node))
+	}
+	return fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", onNode.Operand, pod.Namespace, pod.Name)
+}
