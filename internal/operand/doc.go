@@ -2,4 +2,10 @@
 // instances. It never uses a client. plan, render and readiness derive from the Catalogue the order of application, the
 // waits on the node, the node labels and the stages of a node. What depends on nodes alone is in nodeinfo, and what
 // only some operands share is in operands/internal.
+//
+// # Room
+//
+// The folders beside it are operands, the catalogue with one folder for each operand, and manifest, which turns the
+// templates of package assets into objects. An operand imports no other one. Where does an operand's behaviour lie?
+// Begin with its folder in operands.
 package operand

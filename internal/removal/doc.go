@@ -5,4 +5,9 @@
 // A node loses its operands in the reverse order of the graph: the labels that select an operand are removed once no
 // pod needs it any more. When no pod of the stack is left, a pod cleans up the host, and then the node is released. All
 // state is on the node and its pods, so that a removal continues after a crash at any point.
+//
+// # Room
+//
+// The folder cleanup is what kubectl gpu cleanup does where the operator is gone: what is left of a stack in a
+// cluster, and what removes it, in order.
 package removal

@@ -8,4 +8,9 @@
 //
 // MIG layouts that the operator changes have slots of the same budgets. A node whose pods are evicted for one has a
 // Drain in another annotation, written in the same way.
+//
+// # Room
+//
+// The folder gpuuse decides which pods use GPUs: those that keep a node from its upgrade, a new MIG layout or its
+// removal. The rooms node, cluster and removal import both. Begin with Cluster.Plan.
 package upgrade
