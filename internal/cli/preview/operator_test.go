@@ -38,6 +38,13 @@ func TestAnOperatorWithoutADeployment(t *testing.T) {
 	cluster.Objects = append(cluster.Objects, service, applied("a", "example.com/operator:1"),
 		applied("b", "example.com/operator:2"), applied("c", "example.com/operator:2"))
 	g.Expect(cluster.operatorImage()).To(Equal("example.com/operator:2"))
+	// DaemonSets of others, and those without the annotation, do not count.
+	for _, name := range []string{"d", "e", "f"} {
+		others, before := applied(name, "example.com/operator:3"), applied("of-"+name, "")
+		others.Labels = nil
+		cluster.Objects = append(cluster.Objects, others, before)
+	}
+	g.Expect(cluster.operatorImage()).To(Equal("example.com/operator:2"))
 	// The mirror is that of the applied policy: an edit may remove it.
 	mirroring := *cluster
 	mirroring.Objects = []manifest.Object{

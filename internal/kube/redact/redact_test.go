@@ -60,7 +60,8 @@ func TestCredentialsInATextAreRemoved(t *testing.T) {
 		"redis-cli's flag":       "redis-cli -h db -a PLANTED-1 ping",
 		"ldapsearch's flag":      "/usr/bin/ldapsearch -x -D cn=a -w PLANTED-1",
 		"smbclient's user":       "smbclient //host/share -U 'me%PLANTED'",
-		"an MQTT client's flag":  "mosquitto_pub -u me -P PLANTED -t a", //nolint:misspell // A program.
+		"an MQTT client's flag":  "mosquitto_pub -u me -P PLANTED -t a",  //nolint:misspell // A program.
+		"an MQTT joined flag":    "mosquitto_pub -u me -PPLANTED-1 -t a", //nolint:misspell // A program.
 		"a webhook":              "POST https://hooks.slack.com/services/T0/B0/PLANTED failed",
 		"a signed URL of Azure":  "GET https://a.blob.core.windows.net/c?sv=2022&sig=PLANTED%3D",
 		"a signed URL of AWS":    "GET https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=PLANTED",
@@ -144,6 +145,7 @@ spec:
     command: [redis-cli, -a, PLANTED-redis]
   password: {value: PLANTED-nested, note: stays-here}
   dbPassword: PLANTED-field
+  ssh_key: PLANTED-key
 `
 
 func TestObjects(t *testing.T) {
@@ -156,7 +158,7 @@ func TestObjects(t *testing.T) {
 	g.Expect(r.Finish(string(text))).NotTo(ContainSubstring(planted))
 	for _, kept := range []string{
 		"name: registry-secret", "name: my-secret", "key: nvidia.com/gpu", "value: all", "digest: abc", "- --level\n",
-		"- -s\n", "image: docker.io/curlimages/curl:8",
+		"- -s\n", "- -u[redacted]\n", "image: docker.io/curlimages/curl:8",
 		"http://[redacted]@proxy:3128", "serviceAccountName: reader", "note: stays-here", "dbPassword: '[redacted]'",
 	} {
 		g.Expect(string(text)).To(ContainSubstring(kept))
@@ -164,6 +166,7 @@ func TestObjects(t *testing.T) {
 	g.Expect(r.Finish("log: connecting with PLANTED-env and PLANTED-arg, PLANTED-annotation, PLANTED-user")).To(
 		Equal("log: connecting with [redacted] and [redacted], [redacted], [redacted]"),
 		"what was found is removed elsewhere")
+	g.Expect(r.Count).To(HaveKeyWithValue("value of a name that may be a credential's", 3))
 }
 
 func TestConfigMapsAndSecrets(t *testing.T) {
@@ -181,6 +184,7 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 		g.Expect(string(text)).NotTo(ContainSubstring(planted))
 		g.Expect(string(text)).To(ContainSubstring(`"config.yaml":"[redacted: 13 bytes]"`))
 		g.Expect(r.Finish("x PLANTED-content y")).To(Equal("x [redacted] y"))
+		g.Expect(r.Count).To(HaveKeyWithValue("repetition of a credential", 1))
 	}
 	own := &unstructured.Unstructured{Object: map[string]any{
 		"kind": "ConfigMap", "data": map[string]any{"a": "version: v1\ntoken: PLANTED-kept\n"},
@@ -230,6 +234,7 @@ func TestOtherMeaningsOfAShortFlagStay(t *testing.T) {
 		script, "podman run -p 127.0.0.1:8080:9400/tcp x", "/usr/bin/install -p driver-binary dir", "x -p 8080:9400",
 		`sh -c "mkdir -p nvidia-driver-root"`, "kill -p nvidia-persistenced", "ssh host -p 22222",
 		"nc -p 12345", "+ sudo mkdir -p gpu-operator-validator",
+		"(mkdir -p gpu-operator-validator)",
 	} {
 		g.Expect(r.Text(kept)).To(Equal(kept))
 	}

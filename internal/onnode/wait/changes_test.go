@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -84,6 +87,59 @@ func filled(t *testing.T, dir string) {
 	t.Helper()
 	mkdir(t, dir)
 	put(t, dir)
+}
+
+// The limit is below the safety poll, so that an event of the file is the cause.
+func TestChangesOfADirectory(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	changes := Changes(t.Context(), dir, slog.New(slog.DiscardHandler))
+	g.Eventually(changes, "20s").Should(Receive(), "initially")
+	put(t, dir)
+	g.Eventually(changes, "20s").Should(Receive())
+}
+
+// Without events files are polled every 2 s, not every 30 s.
+func TestChangesPollsOftenWithoutEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		changes := make(chan struct{}, 1)
+		go Waiter{
+			Dir: t.Name(), Log: slog.New(slog.DiscardHandler),
+			watch: func() (*watcher, error) { return nil, errors.New("too many open files") },
+		}.report(ctx, changes)
+		<-changes
+		start := time.Now()
+		<-changes
+		NewWithT(t).Expect(time.Since(start)).To(Equal(2 * time.Second))
+	})
+}
+
+// A directory that is removed between the look at it and its watch is no failure: its parent is watched.
+func TestFollowADirectoryThatComesAndGoes(t *testing.T) {
+	g := NewWithT(t)
+	w, err := newWatcher()
+	g.Expect(err).NotTo(HaveOccurred())
+	defer w.close()
+	dir := filepath.Join(t.TempDir(), "features")
+	var stop atomic.Bool
+	var toggler sync.WaitGroup
+	defer toggler.Wait()
+	defer stop.Store(true)
+	toggler.Go(func() {
+		for !stop.Load() {
+			_, _ = os.Mkdir(dir, 0o700), os.Remove(dir)
+		}
+	})
+	go func() {
+		for range w.notify.Events {
+			continue // Nobody else reads them.
+		}
+	}()
+	for range 2000 {
+		g.Expect(w.follow(dir)).To(Succeed())
+	}
 }
 
 func TestChangesPollsWithoutEvents(t *testing.T) {

@@ -34,9 +34,27 @@ func TestWhatIsWrongIsAnError(t *testing.T) {
 			_, err := files.Objects([]byte("apiVersion: example.com/v1\nkind: A\n"))
 			return err
 		},
+		"invalid Yaml document separator: a": func() error {
+			files := manifest.DecodedFiles{}
+			_, err := files.Objects([]byte("--- a\n"))
+			return err
+		},
 	} {
 		NewWithT(t).Expect(decode()).To(MatchError(ContainSubstring(want)))
 	}
+}
+
+// A folder gives the objects of all its files, with the values in them.
+func TestAFolder(t *testing.T) {
+	g := NewWithT(t)
+	objects, err := manifest.DecodeFolder("operator-metrics", map[string]any{"Namespace": "a", "Values": map[string]any{
+		"Annotations": map[string]string{"b": "c"}, "TLS": nil,
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(objects).To(HaveExactElements(
+		And(HaveField("Kind", "Service"), HaveField("Annotations", map[string]string{"b": "c"})),
+		HaveField("Kind", "ServiceMonitor"), HaveField("Kind", "PrometheusRule"),
+	))
 }
 
 func TestKindsOfAssets(t *testing.T) {

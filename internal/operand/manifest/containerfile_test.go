@@ -32,6 +32,21 @@ func TestAContainerFileHasTheContainerOfItsName(t *testing.T) {
 	}
 }
 
+func TestAContainerIsAddedWithItsVolumes(t *testing.T) {
+	pod := &corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}, Volumes: []corev1.Volume{{Name: "b"}}}
+	values := map[string]any{"DriverToolkit": map[string]any{"Image": "c", "Release": "d"}}
+	if err := manifest.AddContainer(pod, "driver/containers/openshift-driver-toolkit-ctr.yaml",
+		map[string]any{"Values": values}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if len(pod.InitContainers) != 0 || len(pod.Containers) != 2 || pod.Containers[1].Image != "c" {
+		t.Errorf("got init containers %v and containers %v", pod.InitContainers, pod.Containers)
+	}
+	if len(pod.Volumes) != 2 || pod.Volumes[1].Name != "shared-nvidia-driver-toolkit" {
+		t.Errorf("got volumes %v", pod.Volumes)
+	}
+}
+
 // A container file may repeat a volume of the pod, but not define a different one of the same name.
 func TestVolumesOfAContainerFile(t *testing.T) {
 	volume := func(name, host string) corev1.Volume {

@@ -45,6 +45,7 @@ func TestFilesOfOldVersionsAreForgotten(t *testing.T) {
 		read(same + upgrade)
 	}
 	g.Expect(files.Len()).To(BeNumerically("<=", same+manifest.KeptReads/(same+1)+1))
+	g.Expect(files.Len()).To(BeNumerically(">", same))
 	before := files.Len()
 	for i := range same {
 		read(i)

@@ -2,12 +2,14 @@ package undecodable_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	. "github.com/onsi/gomega"
 
@@ -104,6 +106,21 @@ func TestOtherAnswersAreLeftAlone(t *testing.T) {
 		{path, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure"}`},
 	} {
 		g.Expect(get(t, test.path, test.contentType, test.answer)).To(Equal(test.answer))
+	}
+}
+
+// An answer that was not read as a whole, or that is no object of the API, is an error of the request.
+func TestAnAnswerThatCannotBeReadIsAnError(t *testing.T) {
+	for want, body := range map[string]io.Reader{
+		"the connection is cut": iotest.ErrReader(errors.New("the connection is cut")),
+		"decoding an object: ":  strings.NewReader(`{"kind":5}`),
+	} {
+		g := NewWithT(t)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		response, err := kinds(t).Wrap(streamed{io.NopCloser(body)}).RoundTrip(request)
+		g.Expect(err).To(MatchError(HavePrefix("reading the answer to /apis/nvidia.com/v1/clusterpolicies: " + want)))
+		g.Expect(response).To(BeNil())
 	}
 }
 

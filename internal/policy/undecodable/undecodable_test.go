@@ -3,6 +3,7 @@ package undecodable_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -137,6 +138,9 @@ func TestWhatCanBeDecodedStaysAsItIs(t *testing.T) {
 		policy("spec: {toolkit: {resources: {limits: {cpu: 1e19, memory: 1e99, a/b: 99999999999999999999E-99}}}}"),
 		policy("spec: {nodeDiscovery: {gracePeriod: 10m}, unknown: 99999999999}"),
 		policy("spec: null"),
+		// An embedded struct has no name of its own, and the fields stay in the order of their author.
+		policy(`spec: {driver: {"": 5}}`),
+		[]byte(`{"kind": "ClusterPolicy", "apiVersion": "nvidia.com/v1", "spec": {}}`),
 		[]byte(`{"apiVersion":"v1","kind":"Node","spec":5}`),
 		[]byte(`{"apiVersion":"nvidia.com/v1","kind":"PartialObjectMetadata","spec":5}`),
 	} {
@@ -177,7 +181,23 @@ func TestTheErrorNamesObjectAndField(t *testing.T) {
 	g.Expect(kinds(t).Check(policy(spec))).To(MatchError(And(
 		HavePrefix("ClusterPolicy a cannot be decoded: spec.dcgm."),
 		ContainSubstring("; and 1 fields more; until it is corrected"))))
+	g.Expect(kinds(t).Check(policy("spec: {dcgm: {enabled: 1, image: 2, version: 3}}"))).To(MatchError(And(
+		HavePrefix("ClusterPolicy a cannot be decoded: spec.dcgm."), Not(ContainSubstring("fields more")))))
 	g.Expect(kinds(t).Check(policy("spec: {dcgm: {enabled: true}}"))).To(Succeed())
+}
+
+// A value may fail as a whole, though each of its parts can be decoded: here a key is no number.
+func TestACauseThatNoPartHasIsFound(t *testing.T) {
+	type numbered struct {
+		Spec map[int]string `json:"spec"`
+	}
+	g := NewWithT(t)
+	of := undecodable.Kinds{{Group: "a", Version: "v1", Kind: "B"}: reflect.TypeFor[numbered]()}
+	text, problems, err := of.Sanitize([]byte(`{"apiVersion":"a/v1","kind":"B","spec":{"x":"y"}}`))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(problems).To(HaveExactElements(And(
+		HaveField("Path", "spec"), HaveField("Cause", HavePrefix("cannot be decoded: json: cannot unmarshal")))))
+	g.Expect(string(text)).NotTo(ContainSubstring(`"spec":`))
 }
 
 // The time for a policy with many fields that cannot be decoded is bounded.

@@ -40,4 +40,12 @@ func TestEnv(t *testing.T) {
 			}
 		})
 	}
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{
+		CUDA:   &v1.ValidatorComponentSpec{Env: env},
+		Plugin: &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "B", Value: "2"}}},
+	}})}
+	want := map[string][]v1.EnvVar{"cuda-validation": env, "plugin-validation": {{Name: "B", Value: "2"}}}
+	if diff := cmp.Diff(want, validator.Env(in, "cuda-validation", "plugin-validation")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
