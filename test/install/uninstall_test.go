@@ -131,7 +131,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	e.Expect(e.node("gpu-00000").Labels).To(HaveKeyWithValue("nvidia.com/mig.config", "all-disabled"))
 	e.labelNode("gpu-00001", "nvidia.com/mig.config", "all-1g.10gb")
 	played := e.playHook("gpu-operator-uninstall")
-	e.helm("uninstall", release, "--timeout", "3m")
+	e.helm("uninstall", release, "--timeout", "10m")
 	e.Expect(e.node("gpu-00001").Labels).To(HaveKeyWithValue("nvidia.com/mig.config", "all-1g.10gb"), "a user's")
 	e.labelNode("gpu-00001", "nvidia.com/mig.config", nil)
 	e.Expect(played()).To(HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"))
