@@ -145,7 +145,7 @@ run: image-name build ## Run the manager on this machine against the cluster of 
 
 unit          = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
 # Packages of which -short leaves out a part that no other test target runs.
-shortened     = $$(git grep -lE 'testing\.Short\(\)|chance\.Numbers' -- 'cmd/*_test.go' 'internal/*_test.go' \
+shortened     = $$(git grep -lE 'testing\.Short\(\)|chance\.(Part|Numbers)' -- 'cmd/*_test.go' 'internal/*_test.go' \
   ':!internal/controller' | xargs -n 1 dirname | sort -u | sed 's|^|./|' | xargs)
 # Units that start goroutines or share data between some, or whose tests do. Each night the others are tested with the
 # race detector, too: it makes tests ten times slower, above all those of the models.

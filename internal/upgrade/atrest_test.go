@@ -43,7 +43,7 @@ func TestNodesAtRestNeedNoPlan(t *testing.T) {
 		}
 		return plan
 	}
-	for _, setting := range triedSettings(t, "settings at rest") {
+	for _, setting := range chance.Part(t, "settings at rest", settings, 2, nameOfSetting) {
 		if _, err := setting.explore(checked, 2, 1); err != nil {
 			t.Fatalf("%s: %v", setting.name, err)
 		}
@@ -54,14 +54,7 @@ func TestNodesAtRestNeedNoPlan(t *testing.T) {
 	t.Logf("%d plans at rest, %d others, %d of a part of the nodes", rests.Load(), plans.Load(), parts.Load())
 }
 
-// triedSettings returns all settings, or with -short two, which chance selects.
-func triedSettings(t *testing.T, purpose string) []setting {
-	t.Helper()
-	if !testing.Short() {
-		return settings
-	}
-	return chance.Sample(t, purpose, settings, 2, func(s setting) string { return s.name })
-}
+func nameOfSetting(s setting) string { return s.name }
 
 // checkRest checks that a plan with sums of the nodes at rest is the plan with each of them, and counts those plans
 // that have any.

@@ -49,11 +49,8 @@ type wedge struct {
 // waits longer than the deadlines, and each that waits names the true cause. -short tries two settings, which chance
 // selects.
 func TestWedges(t *testing.T) {
-	writes, tried := foreignWrites(), wedgeSettings
-	if testing.Short() {
-		tried = chance.Sample(t, "settings of wedges", wedgeSettings, 2, func(s setting) string { return s.name })
-	}
-	for _, setting := range tried {
+	writes := foreignWrites()
+	for _, setting := range chance.Part(t, "settings of wedges", wedgeSettings, 2, nameOfSetting) {
 		t.Run(setting.name, func(t *testing.T) {
 			roots, err := setting.roots(newExplorer(shipped, 0))
 			if err != nil {

@@ -63,17 +63,23 @@ func Sample[T any](tb testing.TB, purpose string, from []T, size int, name func(
 	return rotate(Seed(tb), purpose, from, size, name)[:min(size, len(from))]
 }
 
-// Numbers returns the numbers below count, which stand for as many cases, or with -short a sample of this size.
+// Part returns all cases, or with -short a sample of this size. make test-full runs the packages that call it whole.
+func Part[T any](tb testing.TB, purpose string, from []T, size int, name func(T) string) []T {
+	tb.Helper()
+	if !testing.Short() {
+		return from
+	}
+	return Sample(tb, purpose, from, size, name)
+}
+
+// Numbers is Part of the numbers below count, which stand for as many cases.
 func Numbers(tb testing.TB, purpose string, count, size int) []int {
 	tb.Helper()
 	all := make([]int, count)
 	for i := range all {
 		all[i] = i
 	}
-	if !testing.Short() {
-		return all
-	}
-	return Sample(tb, purpose, all, size, strconv.Itoa)
+	return Part(tb, purpose, all, size, strconv.Itoa)
 }
 
 // Shuffled returns the cases in random order.
