@@ -9,20 +9,26 @@ import (
 
 const module = "github.com/clusterpolicy/gpu-operator/"
 
-// packageDocs returns the first sentence of each package's comment, by its folder, in the order of go list.
-func packageDocs(repo string) (folders []string, docs map[string]string, err error) {
-	list := exec.Command("go", "list", "-f", "{{.ImportPath}}\t{{.Name}}\t{{.Doc}}", "./...")
+// goList returns a line in this format for each package of the patterns.
+func goList(repo, format string, patterns ...string) (string, error) {
+	list := exec.Command("go", append([]string{"list", "-f", format}, patterns...)...)
 	list.Dir = repo
 	out, err := list.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return "", fmt.Errorf("go list: %w: %s", err, failed.Stderr)
+	}
+	return string(out), err
+}
+
+// packageDocs returns the first sentence of each package's comment, by its folder, in the order of go list.
+func packageDocs(repo string) (folders []string, docs map[string]string, err error) {
+	out, err := goList(repo, "{{.ImportPath}}\t{{.Name}}\t{{.Doc}}", "./...")
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
-			return nil, nil, fmt.Errorf("go list: %w: %s", err, failed.Stderr)
-		}
 		return nil, nil, err
 	}
 	docs = map[string]string{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		fields := strings.SplitN(strings.TrimSpace(line), "\t", 3)
 		if len(fields) < 3 || fields[2] == "" {
 			return nil, nil, fmt.Errorf("the package %s has no comment: add a doc.go", fields[0])

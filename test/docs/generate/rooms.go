@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 )
@@ -26,18 +24,12 @@ type arrows map[string]map[string]bool
 
 // readArrows returns those of the packages in internal and cmd, without their tests.
 func readArrows(repo string) (arrows, error) {
-	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./internal/...", "./cmd/...")
-	list.Dir = repo
-	out, err := list.Output()
+	out, err := goList(repo, `{{.ImportPath}} {{join .Imports " "}}`, "./internal/...", "./cmd/...")
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
-			return nil, fmt.Errorf("go list: %w: %s", err, failed.Stderr)
-		}
 		return nil, err
 	}
 	found := arrows{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		all := strings.Fields(line)
 		from, is := roomOf(strings.TrimPrefix(all[0], module))
 		if !is {
