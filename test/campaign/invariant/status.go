@@ -174,7 +174,9 @@ func invalidBySpec(policy *v1.ClusterPolicy, name string) (message string, is bo
 		return "", false
 	}
 	for _, operand := range policy.Status.Operands {
-		if operand.Name == name && operand.State == v1.OperandInvalid && !strings.Contains(operand.Message, "applying ") {
+		_, afterBlock, _ := strings.Cut(operand.Message, ": ")
+		refused := strings.HasPrefix(operand.Message, "applying ") || strings.HasPrefix(afterBlock, "applying ")
+		if operand.Name == name && operand.State == v1.OperandInvalid && !refused {
 			return operand.Message, true
 		}
 	}
