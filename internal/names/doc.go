@@ -3,7 +3,8 @@
 // components; what the labels of a Node say about its GPUs, its system and its pool; short digests, bounded texts,
 // times.
 //
-// Any program and any package may import them. They import the API types and the standard library, and no other room.
+// Any program and any package may import them. They import the API types and helpers of apimachinery, and no other
+// room.
 //
 // Begin with package labels: each key has its writers and readers.
 package names

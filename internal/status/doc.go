@@ -5,5 +5,5 @@
 //
 // The folders beside it are statuswriter, the only writer of the status; conditions, those of a policy that follow
 // from neither nodes nor operands; reasons, the meaning of each reason; and metrics, the operator's own. Only
-// controllers and the commands of kubectl gpu import them.
+// controllers, the manager and the commands of kubectl gpu import them.
 package status
