@@ -103,20 +103,24 @@ func goList(ctx context.Context, args []string) ([]*listed, error) {
 	}
 }
 
-// reaches reports whether a package or its tests import another one, or a package that does.
-func (w *world) reaches(l *listed, path string) bool {
+// distance returns how many imports lead from a package or its tests to another one, and 0 if none do.
+func (w *world) distance(l *listed, path string) int {
 	seen := map[string]bool{}
-	for left := slices.Concat(l.Imports, l.TestImports, l.XTestImports); len(left) > 0; {
-		next := left[0]
-		if left = left[1:]; next == path {
-			return true
+	next := slices.Concat(l.Imports, l.TestImports, l.XTestImports)
+	for distance := 1; len(next) > 0; distance++ {
+		if slices.Contains(next, path) {
+			return distance
 		}
-		if !seen[next] {
-			seen[next] = true
-			left = append(left, w.imported[next]...)
+		var further []string
+		for _, imported := range next {
+			if !seen[imported] {
+				seen[imported] = true
+				further = append(further, w.imported[imported]...)
+			}
 		}
+		next = further
 	}
-	return false
+	return 0
 }
 
 // source is a file of a package.

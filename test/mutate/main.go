@@ -4,20 +4,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const usage = `Usage: go run ./test/mutate [flags] PACKAGE...
@@ -43,7 +48,8 @@ type choice struct {
 	operators         string
 	only              *regexp.Regexp
 	list              bool
-	importers, suites bool
+	importers, lanes  int
+	suites            bool
 	budget            time.Duration
 	most              float64
 	report            string
@@ -61,8 +67,9 @@ func parse(args []string) (*choice, error) {
 	only := flags.String("only", "", "only the mutants, written FILE:LINE FUNCTION, OPERATOR: CHANGE, that this regular "+
 		"expression matches")
 	flags.BoolVar(&c.list, "list", false, "list the chosen mutants and run nothing")
-	flags.BoolVar(&c.importers, "importers", false,
-		"judge what is live by the tests of the given packages that import the changed one, also through others")
+	flags.IntVar(&c.importers, "importers", 0, "number of the given packages that import the changed one, also "+
+		"through others and the nearest first, whose tests judge what its own leave alive")
+	flags.IntVar(&c.lanes, "lanes", 1, "number of packages whose mutants are tried simultaneously")
 	flags.BoolVar(&c.suites, "suites", false, "also run the tests that -short leaves out, such as those on an API server")
 	flags.DurationVar(&c.budget, "budget", 0, "time after which no further mutant is tried; 0 is none")
 	flags.Float64Var(&c.most, "most", 0, "percentage of live mutants above which the command fails")
@@ -108,7 +115,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "SEED=%d\n", c.seed)
-	r := &runner{choice: c, world: w, equivalents: equivalents, out: out}
+	r := &runner{choice: c, world: w, equivalents: equivalents, out: &locked{to: out}}
 	if c.budget > 0 {
 		r.end = time.Now().Add(c.budget)
 	}
@@ -132,15 +139,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func (r *runner) inPackages(ctx context.Context) error {
+	lanes, ctx := errgroup.WithContext(ctx)
+	lanes.SetLimit(max(1, r.lanes))
 	for _, l := range r.shuffle(r.world.packages) {
-		if r.choice.packages > 0 && r.judged == r.choice.packages {
-			return nil
-		}
-		if err := r.inPackage(ctx, l); err != nil {
-			return err
-		}
+		lanes.Go(func() error { return r.inPackage(ctx, l) })
 	}
-	return nil
+	return lanes.Wait()
 }
 
 // random returns the numbers that a purpose gets of the seed: a package has the same ones whichever others are chosen.
@@ -185,24 +189,58 @@ type runner struct {
 	equivalents []equivalent
 	out         io.Writer
 	end         time.Time
-	rows        []*row
+
+	// lock guards what follows, which the lanes share.
+	lock sync.Mutex
+	rows []*row
 	// known is what earlier runs found, nil without a report.
 	known *knownRows
 	// judged is the number of packages whose mutants were tried or listed.
 	judged int
 }
 
+// locked writes one text at a time.
+type locked struct {
+	lock sync.Mutex
+	to   io.Writer
+}
+
+func (l *locked) Write(text []byte) (int, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.to.Write(text)
+}
+
+// isDone reports whether enough packages were judged, or this one was by an earlier run.
+func (r *runner) isDone(pkg string) bool {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.choice.packages > 0 && r.judged >= r.choice.packages || r.known.has(pkg)
+}
+
+// begin adds a row for a package.
+func (r *runner) begin(pkg string) *row {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.judged++
+	result := &row{Package: pkg, Suites: r.suites}
+	r.rows = append(r.rows, result)
+	return result
+}
+
+func (r *runner) keep(result *row) error {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.known.add(result)
+}
+
 func (r *runner) over() bool { return !r.end.IsZero() && time.Now().After(r.end) }
 
 func (r *runner) inPackage(ctx context.Context, l *listed) error {
-	if r.over() || len(l.GoFiles) == 0 || r.known.has(l.name()) {
+	if r.over() || len(l.GoFiles) == 0 || r.isDone(l.name()) {
 		return nil
 	}
-	p, err := r.world.load(l)
-	if err != nil {
-		return err
-	}
-	mutants, err := generate(p, r.world.importer)
+	p, mutants, err := r.generate(l)
 	if err != nil {
 		return err
 	}
@@ -214,7 +252,7 @@ func (r *runner) inPackage(ctx context.Context, l *listed) error {
 		return nil
 	}
 	if r.list {
-		r.judged++
+		r.begin(l.name())
 		for _, m := range mutants {
 			fmt.Fprintln(r.out, m)
 		}
@@ -223,15 +261,30 @@ func (r *runner) inPackage(ctx context.Context, l *listed) error {
 	return r.try(ctx, p, mutants)
 }
 
-// importersOf returns the packages whose tests judge the mutants of a package, too.
+// generate returns all mutants of a package. The importer serves one package at a time.
+func (r *runner) generate(l *listed) (*loaded, []*mutant, error) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	p, err := r.world.load(l)
+	if err != nil {
+		return nil, nil, err
+	}
+	mutants, err := generate(p, r.world.importer)
+	return p, mutants, err
+}
+
+// importersOf returns the packages whose tests judge the mutants of a package, too, the nearest first.
 func (r *runner) importersOf(p *loaded) []*listed {
-	var importers []*listed
+	distances := map[*listed]int{}
 	for _, l := range r.world.packages {
-		if r.importers && r.world.reaches(l, p.ImportPath) && l.ImportPath != p.ImportPath {
-			importers = append(importers, l)
+		if distance := r.world.distance(l, p.ImportPath); distance > 0 && l.hasTests() && l.ImportPath != p.ImportPath {
+			distances[l] = distance
 		}
 	}
-	return importers
+	nearest := slices.SortedFunc(maps.Keys(distances), func(a, b *listed) int {
+		return cmp.Or(cmp.Compare(distances[a], distances[b]), cmp.Compare(a.ImportPath, b.ImportPath))
+	})
+	return nearest[:min(r.importers, len(nearest))]
 }
 
 func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
@@ -248,9 +301,7 @@ func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
 		fmt.Fprintf(r.out, "%s: not judged, as all its tests are left out with -short\n", p.name())
 		return nil
 	}
-	r.judged++
-	result := &row{Package: p.name(), Suites: r.suites}
-	r.rows = append(r.rows, result)
+	result := r.begin(p.name())
 	for i, m := range mutants {
 		if r.over() {
 			result.Untried = len(mutants) - i
@@ -266,5 +317,5 @@ func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
 		}
 	}
 	fmt.Fprintf(r.out, "%s: %d of %d killed\n", p.name(), result.Killed+result.Stopped, result.tried())
-	return r.known.add(result)
+	return r.keep(result)
 }

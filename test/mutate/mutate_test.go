@@ -232,7 +232,7 @@ func TestJudge(t *testing.T) {
 	g.Expect(os.WriteFile(report, []byte("# Report\n"), 0o600)).To(Succeed())
 	var out strings.Builder
 	arguments := []string{
-		"-seed=1", "-importers", "-most=15", "-report=" + report, "./m", "./program", "./suite", "./user",
+		"-seed=1", "-importers=2", "-lanes=2", "-most=15", "-report=" + report, "./m", "./program", "./suite", "./user",
 	}
 	g.Expect(run(t.Context(), arguments, &out)).To(
 		MatchError("18.2 % of the mutants are live, and at most 15.0 % may be"))
@@ -257,6 +257,27 @@ func TestJudge(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(written)).To(And(ContainSubstring("| all | 12 | 10 | 0 | 2 | 1 | 17 |\n"),
 		ContainSubstring("judged suite, too."), Not(ContainSubstring("| all | 11 |"))))
+}
+
+// As many importers as asked for judge, the nearest first; those without tests cannot.
+func TestTheNearestImportersJudge(t *testing.T) {
+	g := NewWithT(t)
+	const tests = "a_test.go"
+	far := &listed{ImportPath: "a/far", TestGoFiles: []string{tests}, Imports: []string{"b/near"}}
+	near := &listed{ImportPath: "b/near", TestGoFiles: []string{tests}, Imports: []string{"m", "fmt"}}
+	byTest := &listed{ImportPath: "c/by-test", XTestGoFiles: []string{tests}, XTestImports: []string{"m"}}
+	untested := &listed{ImportPath: "d/untested", Imports: []string{"m"}}
+	stranger := &listed{ImportPath: "e/stranger", TestGoFiles: []string{tests}, Imports: []string{"fmt"}}
+	m := &listed{ImportPath: "m", TestGoFiles: []string{tests}}
+	r := &runner{choice: &choice{importers: 9}, world: &world{
+		packages: []*listed{far, near, byTest, untested, stranger, m},
+		imported: map[string][]string{"b/near": near.Imports},
+	}}
+	g.Expect(r.importersOf(&loaded{listed: m})).To(Equal([]*listed{near, byTest, far}))
+	r.importers = 2
+	g.Expect(r.importersOf(&loaded{listed: m})).To(Equal([]*listed{near, byTest}))
+	r.importers = 0
+	g.Expect(r.importersOf(&loaded{listed: m})).To(BeEmpty())
 }
 
 func TestTable(t *testing.T) {
