@@ -212,7 +212,7 @@ mutate   = go run ./test/mutate $(if $(SEED),-seed=$(SEED)) $(if $(OPERATORS),-o
   $(if $(IMPORTERS),-importers=$(IMPORTERS)) $(if $(LANES),-lanes=$(LANES)) $(if $(SUITES),-suites) $(if $(REPORT),-report=$(REPORT))
 
 .PHONY: test-mutations
-test-mutations: ## Change the code in one place at a time, and check that a test fails (mutated=PACKAGES MUTANTS=20 SEED=1 OPERATORS=error IMPORTERS=6 LANES=2 SUITES=1 REPORT=FILE)
+test-mutations: ## Change the code in one place at a time, and check that a test fails (mutated=PACKAGES MUTANTS=20 SEED=1 OPERATORS=error IMPORTERS=8 LANES=2 SUITES=1 REPORT=FILE)
 	$(mutate) $(if $(MUTANTS),-mutants=$(MUTANTS)) $(mutated)
 
 # Eight packages, as building their tests takes longer than running them. Mutants of on-node packages are left out, as
@@ -224,7 +224,7 @@ sampled  = $$(go list $(mutated) | grep -v '/internal/onnode/\|/cmd/gpu-node' | 
 .PHONY: test-mutants-report
 test-mutants-report: ## Try 20 mutants of each package and write the table of docs/test-report.md; takes hours (needs root; SEED=1)
 	unshare --pid --fork --mount-proc $(MAKE) --no-print-directory test-mutations MUTANTS=20 SEED=$(or $(SEED),1) \
-	  IMPORTERS=6 LANES=2 REPORT=docs/test-report.md
+	  IMPORTERS=8 LANES=2 REPORT=docs/test-report.md
 	unshare --pid --fork --mount-proc $(MAKE) --no-print-directory test-mutations MUTANTS=20 SEED=$(or $(SEED),1) \
 	  SUITES=1 REPORT=docs/test-report.md mutated=$(suites)
 

@@ -103,24 +103,21 @@ func goList(ctx context.Context, args []string) ([]*listed, error) {
 	}
 }
 
-// distance returns how many imports lead from a package or its tests to another one, and 0 if none do.
-func (w *world) distance(l *listed, path string) int {
-	seen := map[string]bool{}
+// distances returns how many imports lead from a package or its tests to each other one.
+func (w *world) distances(l *listed) map[string]int {
+	found := map[string]int{}
 	next := slices.Concat(l.Imports, l.TestImports, l.XTestImports)
 	for distance := 1; len(next) > 0; distance++ {
-		if slices.Contains(next, path) {
-			return distance
-		}
 		var further []string
-		for _, imported := range next {
-			if !seen[imported] {
-				seen[imported] = true
-				further = append(further, w.imported[imported]...)
+		for _, path := range next {
+			if _, seen := found[path]; !seen {
+				found[path] = distance
+				further = append(further, w.imported[path]...)
 			}
 		}
 		next = further
 	}
-	return 0
+	return found
 }
 
 // source is a file of a package.

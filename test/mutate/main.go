@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -273,18 +272,32 @@ func (r *runner) generate(l *listed) (*loaded, []*mutant, error) {
 	return p, mutants, err
 }
 
-// importersOf returns the packages whose tests judge the mutants of a package, too, the nearest first.
+// importersOf returns the packages whose tests judge the mutants of a package, too: the nearest first, and of these the
+// ones that import the least.
 func (r *runner) importersOf(p *loaded) []*listed {
-	distances := map[*listed]int{}
+	type importer struct {
+		*listed
+		distance, imports int
+	}
+	var all []importer
 	for _, l := range r.world.packages {
-		if distance := r.world.distance(l, p.ImportPath); distance > 0 && l.hasTests() && l.ImportPath != p.ImportPath {
-			distances[l] = distance
+		if r.importers == 0 || l.ImportPath == p.ImportPath || !l.hasTests() {
+			continue
+		}
+		distances := r.world.distances(l)
+		if distance, reached := distances[p.ImportPath]; reached {
+			all = append(all, importer{l, distance, len(distances)})
 		}
 	}
-	nearest := slices.SortedFunc(maps.Keys(distances), func(a, b *listed) int {
-		return cmp.Or(cmp.Compare(distances[a], distances[b]), cmp.Compare(a.ImportPath, b.ImportPath))
+	slices.SortFunc(all, func(a, b importer) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.imports, b.imports),
+			cmp.Compare(a.ImportPath, b.ImportPath))
 	})
-	return nearest[:min(r.importers, len(nearest))]
+	var nearest []*listed
+	for _, i := range all[:min(r.importers, len(all))] {
+		nearest = append(nearest, i.listed)
+	}
+	return nearest
 }
 
 func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {

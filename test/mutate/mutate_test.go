@@ -259,13 +259,13 @@ func TestJudge(t *testing.T) {
 		ContainSubstring("judged suite, too."), Not(ContainSubstring("| all | 11 |"))))
 }
 
-// As many importers as asked for judge, the nearest first; those without tests cannot.
+// As many importers as asked for judge, the nearest and then the smallest first; those without tests cannot.
 func TestTheNearestImportersJudge(t *testing.T) {
 	g := NewWithT(t)
 	const tests = "a_test.go"
 	far := &listed{ImportPath: "a/far", TestGoFiles: []string{tests}, Imports: []string{"b/near"}}
 	near := &listed{ImportPath: "b/near", TestGoFiles: []string{tests}, Imports: []string{"m", "fmt"}}
-	byTest := &listed{ImportPath: "c/by-test", XTestGoFiles: []string{tests}, XTestImports: []string{"m"}}
+	byTest := &listed{ImportPath: "c/by-test", XTestGoFiles: []string{tests}, XTestImports: []string{"m", "fmt", "io"}}
 	untested := &listed{ImportPath: "d/untested", Imports: []string{"m"}}
 	stranger := &listed{ImportPath: "e/stranger", TestGoFiles: []string{tests}, Imports: []string{"fmt"}}
 	m := &listed{ImportPath: "m", TestGoFiles: []string{tests}}
