@@ -143,7 +143,7 @@ run: image-name build ## Run the manager on this machine against the cluster of 
 # tests mostly wait, so that more of them run in parallel than there are cores (cluster.SetParallel).
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
-unit          = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
+unit          = $$(go list ./... | grep -v '^$(module)/test/\|/internal/controller' | xargs)
 # Packages of which -short leaves out a part that no other test target runs.
 shortened     = $$(git grep -lE 'testing\.Short\(\)|chance\.(Part|Numbers)' -- 'cmd/*_test.go' 'internal/*_test.go' \
   ':!internal/controller' | xargs -n 1 dirname | sort -u | sed 's|^|./|' | xargs)
