@@ -143,6 +143,7 @@ run: image-name build ## Run the manager on this machine against the cluster of 
 # tests mostly wait, so that more of them run in parallel than there are cores (cluster.SetParallel).
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
+# test-envtest runs the packages of the controllers whole.
 unit          = $$(go list ./... | grep -v '^$(module)/test/\|/internal/controller' | xargs)
 # Packages of which -short leaves out a part that no other test target runs.
 shortened     = $$(git grep -lE 'testing\.Short\(\)|chance\.(Part|Numbers)' -- 'cmd/*_test.go' 'internal/*_test.go' \
