@@ -229,9 +229,6 @@ type PluginConfig struct {
 	// Process is the exact argv[0] of the main container's program, by which its process is found. It gets SIGHUP when the
 	// node selects another configuration.
 	Process string
-	// KeepsManager: pods of earlier releases, with config-manager of the device plugin, are not replaced while nothing
-	// else changes, because containers of users end with them.
-	KeepsManager bool
 }
 
 // AnchorLabel returns the node label that keeps the operand's pod on a node which has lost another label that its

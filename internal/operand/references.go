@@ -191,12 +191,7 @@ func (in Input) inNamespace(kind ReferenceKind) string {
 // that started with other data are outdated. The CA bundle is left out: it is renewed often, and must not make drivers
 // outdated. So are what a running pod reads again, and configurations of the device plugin, of which a node uses one:
 // see PluginConfigFor.
-func (in Input) ContentDigest(o *Operand) string { return in.contentDigest(o, false) }
-
-// EarlierContentDigest returns the digest as earlier releases computed it: also of what a running pod reads again.
-func (in Input) EarlierContentDigest(o *Operand) string { return in.contentDigest(o, true) }
-
-func (in Input) contentDigest(o *Operand, withLive bool) string {
+func (in Input) ContentDigest(o *Operand) string {
 	hash := digest.New()
 	used := false
 	for _, use := range o.UsesOf(in) {
@@ -205,11 +200,7 @@ func (in Input) contentDigest(o *Operand, withLive bool) string {
 			continue
 		}
 		used = true
-		sum := content.Digest
-		if !withLive {
-			sum = content.digestWithout(use.LiveKeys)
-		}
-		fmt.Fprintf(hash, "%s %s;", use.Reference, sum)
+		fmt.Fprintf(hash, "%s %s;", use.Reference, content.digestWithout(use.LiveKeys))
 	}
 	if !used {
 		return ""

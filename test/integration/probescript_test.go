@@ -1,21 +1,17 @@
 package integration
 
 import (
-	"bytes"
-	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -23,16 +19,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-const (
-	probeScript = "nvidia-driver-startup-probe"
-	// driverWithScript is the DaemonSet in testdata.
-	driverWithScript = "nvidia-driver-daemonset-ubuntu24.04-amd64"
-)
+const probeScript = "nvidia-driver-startup-probe"
 
-// TestDriversWithAProbeScriptStay: an operator whose drivers need no probe script takes over from one whose drivers
-// mount a script from a ConfigMap. No driver is replaced or outdated, and the ConfigMap is kept and repaired until
-// the last pod that mounts it is deleted: a rebooting node needs it. A later ConfigMap of the same name by another
-// writer is not touched.
+// TestDriversWithAProbeScriptStay: drivers that were taken over from NVIDIA's operator mount the script of its start-up
+// probe from a ConfigMap. None is replaced or outdated, and the ConfigMap is kept and repaired until the last pod that
+// mounts it is deleted: a rebooting node needs it. A later ConfigMap of the same name by another writer is not touched.
 func TestDriversWithAProbeScriptStay(t *testing.T) {
 	cluster.SkipInSample(t)
 	t.Parallel()
@@ -43,15 +34,12 @@ func TestDriversWithAProbeScriptStay(t *testing.T) {
 	e.awaitReady(2)
 	e.Expect(e.script()).To(BeNil(), "a new cluster has none")
 	e.stop()
-	// In that release each DaemonSet had the pool in its name.
-	e.Expect(e.client.Delete(t.Context(), e.daemonSet(driverName))).To(Succeed())
-	e.Eventually(func() map[string]types.UID { return e.podsOf("driver") }).Should(BeEmpty())
 	e.driversWithScript(first, second)
 	before := e.podsOf("driver")
 
 	e.run()
 	e.Eventually(func() []string {
-		return e.daemonSet(driverWithScript).Spec.Template.Spec.Containers[0].StartupProbe.Exec.Command
+		return e.daemonSet(driverName).Spec.Template.Spec.Containers[0].StartupProbe.Exec.Command
 	}).
 		Should(Equal([]string{"/gpu-operator/gpu-node", "probe", "--within=9s"}))
 	e.awaitReady(2)
@@ -60,6 +48,7 @@ func TestDriversWithAProbeScriptStay(t *testing.T) {
 	e.noDriverIsOutdated()
 	script := e.script()
 	e.Expect(script).NotTo(BeNil(), "its pods mount it")
+	e.Expect(script.Data["startup-probe.sh"]).To(ContainSubstring("nvidia-smi"))
 
 	t.Run("it is repaired while pods mount it", func(t *testing.T) {
 		e, text := e.in(t), script.Data["startup-probe.sh"]
@@ -98,28 +87,44 @@ func TestDriversWithAProbeScriptStay(t *testing.T) {
 	})
 }
 
-// driversWithScript sets the cluster to the state of the older release, with a new driver pod on each of the nodes.
+// driversWithScript replaces the drivers by those of a takeover: their pods mount the script, and have the digest of
+// the template of this operator.
 func (e *env) driversWithScript(nodes ...string) {
 	e.t.Helper()
-	file, err := os.ReadFile(filepath.Join("testdata", "driver-with-script.yaml"))
-	e.Expect(err).NotTo(HaveOccurred())
-	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), 4096); ; {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		e.Expect(err).NotTo(HaveOccurred())
-		references := object.GetOwnerReferences()
-		references[0].UID = e.policy().UID
-		object.SetOwnerReferences(references)
-		e.Expect(e.client.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(object),
-			client.FieldOwner("gpu-operator"), client.ForceOwnership)).To(Succeed())
+	ds := e.daemonSet(driverName)
+	e.Expect(e.client.Delete(e.t.Context(), ds)).To(Succeed())
+	e.Eventually(func() map[string]types.UID { return e.podsOf("driver") }).Should(BeEmpty())
+	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: probeScript}}
+	ds.Spec.Template.Spec.Volumes = append(ds.Spec.Template.Spec.Volumes, corev1.Volume{
+		Name: "driver-startup-probe-script", VolumeSource: corev1.VolumeSource{ConfigMap: source},
+	})
+	meta := metav1.ObjectMeta{
+		Namespace: namespace, Name: driverName, Labels: ds.Labels, Annotations: ds.Annotations,
+		OwnerReferences: ds.OwnerReferences,
 	}
+	script := meta
+	script.Name = probeScript
+	e.applyAsOperator("v1", "ConfigMap", &corev1.ConfigMap{
+		ObjectMeta: script, Data: map[string]string{"startup-probe.sh": "exit 0"},
+	})
+	e.applyAsOperator("apps/v1", "DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta, Spec: ds.Spec})
 	for _, node := range nodes {
 		e.Eventually(func() *corev1.Pod { return e.podOn(driverApp, node) }).ShouldNot(BeNil())
 		e.Expect(mountsScript(e.podOn(driverApp, node))).To(BeTrue())
 	}
+}
+
+// applyAsOperator applies an object in the name of the operator.
+func (e *env) applyAsOperator(apiVersion, kind string, object client.Object) {
+	e.t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	e.Expect(err).NotTo(HaveOccurred())
+	delete(fields, "status")
+	applied := &unstructured.Unstructured{Object: fields}
+	applied.SetAPIVersion(apiVersion)
+	applied.SetKind(kind)
+	e.Expect(e.client.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(applied),
+		client.FieldOwner("gpu-operator"), client.ForceOwnership)).To(Succeed())
 }
 
 // replaceDriver deletes the driver pod of the node, and waits until the next one runs.
@@ -140,7 +145,7 @@ func (e *env) noDriverIsOutdated() {
 	}
 	e.Expect(e.readiness()).To(And(HaveField("Status", metav1.ConditionTrue),
 		HaveField("Reason", Not(Equal(v1.ReasonUpgradePending)))))
-	want := e.daemonSet(driverWithScript).Annotations["nvidia.com/gpu-operator.template-digest"]
+	want := e.daemonSet(driverName).Annotations["nvidia.com/gpu-operator.template-digest"]
 	for _, pod := range e.operandPods() {
 		if pod.Labels["app"] == driverApp {
 			e.Expect(pod.Annotations).To(HaveKeyWithValue("nvidia.com/gpu-operator.template-digest", want), pod.Name)

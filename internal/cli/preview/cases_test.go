@@ -258,7 +258,7 @@ var previewCases = map[string]previewCase{
 			for _, ds := range inNamespace[*appsv1.DaemonSet](c) {
 				switch ds.Name {
 				case "nvidia-device-plugin-daemonset":
-					// As an earlier release has written it.
+					// As another release has written it.
 					ds.Annotations[labels.Digest] = "earlier"
 				case "gpu-feature-discovery":
 					ds.Annotations[labels.TemplateDigest] = "earlier"

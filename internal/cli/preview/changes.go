@@ -282,7 +282,7 @@ func withoutDigests(intent *unstructured.Unstructured) {
 		at("metadata", "annotations"), at("spec", "template", "metadata", "annotations"),
 	} {
 		if all, isMap := annotations.(map[string]any); isMap {
-			for _, key := range []string{labels.Digest, labels.TemplateDigest, labels.SignificantDigest, labels.HelperImage} {
+			for _, key := range []string{labels.Digest, labels.TemplateDigest, labels.HelperImage} {
 				delete(all, key)
 			}
 		}

@@ -365,7 +365,7 @@ func TestANodeThatWorksAgainCounts(t *testing.T) {
 	}
 }
 
-// The annotation of a node that was not down before is what earlier releases write and read.
+// The annotation of a node says what its pods have read, and whether they were down before.
 func TestReadRecord(t *testing.T) {
 	g := NewWithT(t)
 	for annotation, want := range map[string]readRecord{

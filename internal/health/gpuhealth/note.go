@@ -30,8 +30,7 @@ type Past struct {
 	UUID string `json:"uuid,omitempty"`
 	// Reason of the fault.
 	Reason string `json:"reason"`
-	// At is when it occurred last, and Boot the ID of the boot in which it did; empty if an earlier release has reported
-	// it.
+	// At is when it occurred last, and Boot the ID of the boot in which it did.
 	At   time.Time `json:"at"`
 	Boot string    `json:"boot,omitempty"`
 }

@@ -40,7 +40,7 @@ const (
 	// RecheckCommand is the command of gpu-node in the validator's main container. ExitGPUsLost plus the number of GPUs
 	// that are lost while others are left, at most MaxExitGPUsLost, is its exit code; 1 if no GPU can be used.
 	RecheckCommand = "recheck"
-	// HoldCommand is the command of gpu-node that only waits, as that container did before.
+	// HoldCommand is the command of gpu-node that only waits, in a pod whose init containers do the work.
 	HoldCommand     = "hold"
 	ExitGPUsLost    = 64
 	MaxExitGPUsLost = 32

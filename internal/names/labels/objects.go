@@ -36,24 +36,18 @@ const (
 	// TemplateDigest is an annotation of a DaemonSet and of its pods: the digest of the significant fields of
 	// the pod template. A pod whose value differs from its DaemonSet's is outdated.
 	TemplateDigest = "nvidia.com/gpu-operator.template-digest"
-	// SignificantDigest is an annotation of a DaemonSet that keeps the TemplateDigest of an earlier release: the
-	// digest of the same template as this release computes it.
-	SignificantDigest = "nvidia.com/gpu-operator.significant-digest"
 	// HelperImage is an annotation of a DaemonSet: the image of the on-node program that it was applied with.
 	// The DaemonSet keeps it until its pods change for another reason. Absent where the spec names the image.
 	HelperImage = "nvidia.com/gpu-operator.helper-image"
-	// RolloutSuspended is an annotation of a DaemonSet whose template has changed in fields that do not matter to its
-	// pods, which the strategy OnDelete therefore leaves running. Removed with the next significant change.
-	RolloutSuspended = "nvidia.com/gpu-operator.unrolled"
 	// AppliedSpec is an annotation of the Service of the operator's metrics, which exists whatever the spec:
 	// the generation and the digest of the spec that was last applied. A spec that equals it has lost no
 	// field to a CRD that is older than the operator.
 	AppliedSpec = "nvidia.com/gpu-operator.applied-spec"
-	// ProbeScript is the ConfigMap in which older releases kept the start-up probe of drivers, a script. It
+	// ProbeScript is the ConfigMap in which NVIDIA's operator keeps the start-up probe of drivers, a script. It
 	// stays while pods mount it.
 	ProbeScript = "nvidia-driver-startup-probe"
-	// ProbeScriptMounted is an annotation of a driver's DaemonSet with pods of an earlier template, which
-	// mount ProbeScript.
+	// ProbeScriptMounted is an annotation of a driver's DaemonSet with pods of NVIDIA's operator, which mount
+	// ProbeScript.
 	ProbeScriptMounted = "nvidia.com/gpu-operator.probe-script-mounted"
 	// ChartNotes is an annotation of the ClusterPolicy: what the notes of the chart say of values that are not in the
 	// policy, a sentence a line. Written by the chart.

@@ -29,7 +29,7 @@ func OffersByClaims(node *corev1.Node) bool {
 
 // offeredByClaims reports whether a DRA driver alone offers the GPUs of the node, because its device plugin is turned
 // off, and returns the workload of that driver. Until the neighbours are known, a node without other GPUs that shows as
-// ready is taken for one; the workload is empty where its condition does not name it, as that of an earlier release.
+// ready is taken for one; the workload is empty where its condition does not name it.
 func (in *Input) offeredByClaims() (workload string, offered bool) {
 	if !in.leavesPlugin() || readiness.Allocatable(in.Node).State == readiness.Ready {
 		return "", false

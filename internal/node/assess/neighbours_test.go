@@ -447,7 +447,7 @@ func TestGPUsOfADRADriver(t *testing.T) {
 }
 
 // Until the neighbours are known, a node whose GPUs only resource claims get stays ready if it was, whatever its
-// condition says else: that of an earlier release names no DRA driver, and another reason takes the place of the name.
+// condition says else: another reason may take the place of the name of the DRA driver.
 func TestUnknownDRADriver(t *testing.T) {
 	const offer = "GPUs by resource claims (DRA): not validated"
 	for name, test := range map[string]struct {
@@ -456,7 +456,7 @@ func TestUnknownDRADriver(t *testing.T) {
 		change          func(*assess.Input)
 		now             string
 	}{
-		"of an earlier release": {status: "True", reason: "GPUReady", message: "a: GPUs can be used",
+		"without a name": {status: "True", reason: "GPUReady", message: "a: GPUs can be used",
 			now: "True GPUReady a: GPUs can be used"},
 		"of a pending upgrade": {status: "True", reason: "UpgradePending",
 			message: "a: GPUs can be used; it moves from one to two",

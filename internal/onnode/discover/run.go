@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
@@ -203,7 +202,7 @@ func (r *runner) write(ctx context.Context, findings Findings) error {
 		if c.empty() {
 			return nil
 		}
-		if err = r.patch(ctx, c); err == nil {
+		if err = r.Client.PatchNode(ctx, r.Node, c.patch); err == nil {
 			r.reportChanges(c)
 			return nil
 		}
@@ -212,21 +211,6 @@ func (r *runner) write(ctx context.Context, findings Findings) error {
 		}
 	}
 	return fmt.Errorf("other clients keep writing the Node: %w", err)
-}
-
-// patch writes the changes. An admission policy of an earlier release refuses the number of GPUs: it is then left out,
-// as labels are more important.
-func (r *runner) patch(ctx context.Context, c changes) error {
-	err := r.Client.PatchNode(ctx, r.Node, c.patch)
-	if _, counts := c.patch.Annotations[labels.GPUsOnBus]; !counts || !nodeapi.IsForbidden(err) {
-		return err
-	}
-	delete(c.patch.Annotations, labels.GPUsOnBus)
-	r.Log.Warn("the number of GPUs is not written: apply the admission policies of this release", "because", err)
-	if c.empty() {
-		return nil
-	}
-	return r.Client.PatchNode(ctx, r.Node, c.patch)
 }
 
 // report logs when Node Feature Discovery begins or ends to label the node, and its stale labels.

@@ -34,8 +34,8 @@ func TestMarkersNeedTheirModule(t *testing.T) {
 			fails: "validated with version 580.1 of the kernel module nvidia, now 580.2 is loaded"},
 		"a module without a version":          {state: "live", named: new(""), read: "driver"},
 		"one without a version, and unloaded": {named: new(""), read: "driver", fails: gone},
-		"a marker of an earlier release":      {read: "driver"},
-		"WSL, which has no module":            {read: "toolkit"},
+		"WSL, which has no module":            {read: "driver"},
+		"WSL, another marker":                 {read: "toolkit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, sys := NewWithT(t), t.TempDir()

@@ -48,12 +48,6 @@ func IsConflict(err error) bool {
 	return errors.As(err, &status) && status.Code == http.StatusConflict
 }
 
-// IsForbidden reports whether the API server refused a request, such as by an admission policy.
-func IsForbidden(err error) bool {
-	var status *StatusError
-	return errors.As(err, &status) && status.Code == http.StatusForbidden
-}
-
 // Node returns the named Node.
 func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	var node Node

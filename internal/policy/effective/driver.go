@@ -76,23 +76,23 @@ func DriverStartupProbe(timeout int32) v1.ProbeSpec {
 // next attempt is due, so that a failed attempt counts as one period.
 func DriverProbeWithin(probe v1.ProbeSpec) time.Duration {
 	seconds := min(probe.PeriodSeconds, probe.TimeoutSeconds) - 1
-	if HasDefaultTimes(probe) {
+	if hasDefaultTimes(probe) {
 		seconds = within(probe.TimeoutSeconds)
 	}
 	return max(0, time.Duration(seconds)*time.Second)
 }
 
-// HasDefaultTimes reports whether a start-up probe of the driver has the times of DriverStartupProbe.
-func HasDefaultTimes(probe v1.ProbeSpec) bool {
+// hasDefaultTimes reports whether a start-up probe of the driver has the times of DriverStartupProbe.
+func hasDefaultTimes(probe v1.ProbeSpec) bool {
 	return haveSameTimes(probe, DriverStartupProbe(probe.TimeoutSeconds))
 }
 
 // within is how many seconds a default attempt takes, given the timeout after which the kubelet ends it.
 func within(timeout int32) int32 { return min(10, timeout) - 1 }
 
-// NVIDIADriverStartupProbe returns the times of the start-up probe in NVIDIA's operator. They complete a probe of
+// nvidiaDriverStartupProbe returns the times of the start-up probe in NVIDIA's operator. They complete a probe of
 // which the spec sets a part: a user who sets only a threshold counts in NVIDIA's periods.
-func NVIDIADriverStartupProbe() v1.ProbeSpec {
+func nvidiaDriverStartupProbe() v1.ProbeSpec {
 	return v1.ProbeSpec{
 		InitialDelaySeconds: 60,
 		PeriodSeconds:       10,
@@ -105,7 +105,7 @@ func NVIDIADriverStartupProbe() v1.ProbeSpec {
 // startupProbe completes the times of the driver's probe. NVIDIA's own times count as unset: its chart writes
 // them into every policy.
 func startupProbe(s *v1.ProbeSpec) {
-	fast, nvidia := DriverStartupProbe(s.TimeoutSeconds), NVIDIADriverStartupProbe()
+	fast, nvidia := DriverStartupProbe(s.TimeoutSeconds), nvidiaDriverStartupProbe()
 	value(&s.TimeoutSeconds, fast.TimeoutSeconds)
 	value(&s.SuccessThreshold, fast.SuccessThreshold)
 	completed := *s

@@ -134,7 +134,7 @@ func TestWhatCanBeDecodedStaysAsItIs(t *testing.T) {
 		policy("spec: {driver: {upgradePolicy: {maxUnavailable: 2147483647}}}"),
 		policy("spec: {driver: {upgradePolicy: {maxUnavailable: 25%, maxParallelUpgrades: null}, resources: null}}"),
 		policy("spec: {toolkit: {resources: {limits: {cpu: 1, memory: 1.5Gi, a/b: 1e18}}}}"),
-		// Earlier releases have admitted these, and rolled them out.
+		// The CRD of NVIDIA's operator admits these.
 		policy("spec: {toolkit: {resources: {limits: {cpu: 1e19, memory: 1e99, a/b: 99999999999999999999E-99}}}}"),
 		policy("spec: {nodeDiscovery: {gracePeriod: 10m}, unknown: 99999999999}"),
 		policy("spec: null"),

@@ -40,7 +40,6 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	template.Labels[labels.ManagedBy] = labels.ManagedByValue
 	template.Labels[labels.Operand] = string(r.step.Operand.Name)
 	r.labelNodePool(ds)
-	r.keepVariantSelector(ds)
 	r.keepPartOf(ds)
 	r.schedule(&template.Spec, spec)
 	r.addPluginConfig(template)
@@ -234,9 +233,10 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 // stampDigest writes the digest of the significant part of the pod template to the DaemonSet and its pods. It keeps the
 // live helper image while nothing else changes, so that an upgrade of the operator alone replaces no pod.
 func (r *renderer) stampDigest(ds *appsv1.DaemonSet) {
-	r.keepEarlier(ds)
-	digest := r.templateDigest(ds)
 	helper, named := r.context.Helper.Image, image.Named(r.plan.Input.HelperSpec())
+	digest := rollout.Template{
+		Pod: &ds.Spec.Template.Spec, Helper: helper, HelperNamed: named, Contents: r.contents(),
+	}.Digest()
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
 	manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		// An image that the spec names is not recorded: it is always used, even if no pod becomes outdated.
@@ -245,9 +245,9 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) {
 		}
 	})
 	if r.step.Operand.DaemonSet == "" {
-		r.excludeNodePools(ds, digest)
+		r.excludeNodePools(ds)
 	} else {
-		r.selectByAnchor(ds, digest)
+		r.selectByAnchor(ds)
 	}
 	// A new DaemonSet may get pods of an earlier one.
 	if live, exists := r.live[ds.Name]; live.NeedsProbeScript || !exists && rollout.AnyNeedsProbeScript(r.live) {
@@ -257,58 +257,13 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) {
 	annotate(&ds.Spec.Template.ObjectMeta, labels.TemplateDigest, digest)
 }
 
-// keepEarlier leaves the pod of the validator, or of an operand with whose pods containers of users end, as an earlier
-// release has applied it, if nothing else changes: an upgrade of the operator alone replaces none of them.
-func (r *renderer) keepEarlier(ds *appsv1.DaemonSet) {
-	live, exists := r.live[ds.Name]
-	earlier := rollout.WithoutRecheck(&ds.Spec.Template.Spec)
-	if config := r.instance.PluginConfig; config != nil && config.KeepsManager {
-		earlier = rollout.WithConfigManager(&ds.Spec.Template.Spec, r.instance.Main)
-	}
-	if earlier == nil || !exists || r.plan.Input.RefreshHelpers() {
-		return
-	}
-	template := r.template(earlier)
-	digest, older := template.Digest(), template.EarlierDigests()
-	if live.TemplateDigest == digest || live.SignificantDigest == digest || slices.Contains(older, live.TemplateDigest) {
-		ds.Spec.Template.Spec = *earlier
-	}
-}
-
-// template is a pod, and what its digest depends on.
-func (r *renderer) template(pod *corev1.PodSpec) rollout.Template {
-	return rollout.Template{
-		Pod: pod, Helper: r.context.Helper.Image, HelperNamed: image.Named(r.plan.Input.HelperSpec()),
-		Registry: r.plan.Input.Spec.Global.Registry,
-		Contents: r.contents(operand.Input.ContentDigest), EarlierContents: r.contents(operand.Input.EarlierContentDigest),
-	}
-}
-
-// templateDigest returns the digest of the DaemonSet's pod template: that of the live DaemonSet if the significant part
-// is the same, though an earlier release may have computed it in another way.
-func (r *renderer) templateDigest(ds *appsv1.DaemonSet) string {
-	live, template := r.live[ds.Name], r.template(&ds.Spec.Template.Spec)
-	digest := template.Digest()
-	if live.TemplateDigest == "" || live.TemplateDigest == digest {
-		return digest
-	}
-	earlier := append(template.EarlierDigests(), r.digestsWithProxy(ds)...)
-	if live.SignificantDigest != digest && !slices.Contains(earlier, live.TemplateDigest) &&
-		!slices.Contains(earlier, live.SignificantDigest) {
-		return digest
-	}
-	annotate(&ds.ObjectMeta, labels.SignificantDigest, digest)
-	return live.TemplateDigest
-}
-
 // helperImageToKeep returns the helper image that the DaemonSet was last applied with, if it stays in use, or "". An
 // image that the spec names always takes precedence, and so does another registry: the former one may be gone.
 func (r *renderer) helperImageToKeep(name, digest string) string {
 	input := r.plan.Input
 	live := r.live[name]
-	// The image of a release whose drivers had a script does not have the probe command.
 	if input.RefreshHelpers() || image.Named(input.HelperSpec()) || live.TemplateDigest != digest ||
-		live.NeedsProbeScript || path.Dir(live.HelperImage) != path.Dir(r.context.Helper.Image) {
+		path.Dir(live.HelperImage) != path.Dir(r.context.Helper.Image) {
 		return ""
 	}
 	return live.HelperImage

@@ -5,9 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -124,31 +122,6 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 	}
 }
 
-// The digest of a release in which more fields were significant is kept, also over a change of insignificant fields.
-func TestDigestOfAnEarlierReleaseIsKept(t *testing.T) {
-	const earlier = "714faad161e11ae1"
-	first := situation{}.daemonSet(t, "driver")
-	live := rollout.LiveDaemonSet(first)
-	live.TemplateDigest, live.SignificantDigest = earlier, earlier
-	priority := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"}}
-	version := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "1"}}}
-	for _, step := range []struct {
-		name string
-		spec v1.ClusterPolicySpec
-		kept bool
-	}{
-		{"the operator is upgraded", v1.ClusterPolicySpec{}, true},
-		{"an insignificant change", priority, true},
-		{"another driver", version, false},
-	} {
-		ds := situation{spec: step.spec, live: map[string]rollout.Live{first.Name: live}}.daemonSet(t, "driver")
-		if kept := ds.Annotations[digestKey] == earlier; kept != step.kept {
-			t.Errorf("%s: the digest is kept: %v, want %v", step.name, kept, step.kept)
-		}
-		live = rollout.LiveDaemonSet(ds)
-	}
-}
-
 func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 	const older, newer = "ghcr.io/clusterpolicy/gpu-operator:v0.9.0", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
 	const set = "nvidia-device-plugin-daemonset"
@@ -236,22 +209,14 @@ func TestLiveDaemonSetReadsWhatWasRendered(t *testing.T) {
 	}
 }
 
-// The first node with containerd beside CRI-O makes the subscriptions mounts again, but no driver outdated. The digests
-// are those of the release before, when all of these pods mounted them, with strict types.
+// The first node with containerd beside CRI-O makes the subscriptions mounts again, but no driver outdated.
 func TestSubscriptionsMakeNoDriverOutdated(t *testing.T) {
 	rhel, crio := node("rhel", "9.6"), node("rhel", "9.6")
 	crio.Name, crio.Runtime = "crio", "cri-o"
-	for name, test := range map[string]struct {
-		nodes []nodeinfo.Facts
-		want  string
-	}{
-		"containerd": {[]nodeinfo.Facts{rhel}, "6104e1e07f97a4dd"},
-		"CRI-O":      {[]nodeinfo.Facts{crio}, "6104e1e07f97a4dd"},
-		"both":       {[]nodeinfo.Facts{crio, rhel}, "6104e1e07f97a4dd"},
-		"SUSE":       {[]nodeinfo.Facts{node("sles", "15.6")}, "3833d93b2c3b42a4"},
-	} {
-		if got := digestAfter(t, situation{nodes: test.nodes}, test.want); got != test.want {
-			t.Errorf("%s: digest %q, want %q", name, got, test.want)
+	want := digest(t, situation{nodes: []nodeinfo.Facts{rhel}}, "driver")
+	for name, nodes := range map[string][]nodeinfo.Facts{"CRI-O": {crio}, "both": {crio, rhel}} {
+		if got := digest(t, situation{nodes: nodes}, "driver"); got != want {
+			t.Errorf("%s: digest %q, want %q", name, got, want)
 		}
 	}
 }
@@ -300,133 +265,4 @@ func TestCRIOMountsSubscriptionsItself(t *testing.T) {
 	if !slices.Equal(others[0], others[1]) || !slices.Equal(others[1], others[2]) || len(others[0]) == 0 {
 		t.Errorf("other volumes and mounts differ: %v", others)
 	}
-}
-
-// digestAfter returns the template digest of the driver in a cluster in which an earlier release had this one.
-func digestAfter(t *testing.T, s situation, earlier string) string {
-	t.Helper()
-	ds := s.daemonSet(t, "driver")
-	live := rollout.LiveDaemonSet(ds)
-	live.TemplateDigest, live.SignificantDigest = earlier, earlier
-	s.live = map[string]rollout.Live{ds.Name: live}
-	return digest(t, s, "driver")
-}
-
-// Drivers of a release that gave init containers no resources do not become outdated. The digest is of that release.
-func TestResourcesOfInitContainersMakeNoDriverOutdated(t *testing.T) {
-	s := situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{
-		Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}},
-	}}}}
-	const want = "42ba35e3cbba84d9"
-	if got := digestAfter(t, s, want); got != want {
-		t.Errorf("digest %q, want %q", got, want)
-	}
-}
-
-// A validator of a release without gpu-node recheck stays as it is until something else changes, or the spec refreshes
-// the helpers: an upgrade of the operator alone replaces no pod.
-func TestAnEarlierValidatorIsKept(t *testing.T) {
-	const older, newer = "ghcr.io/clusterpolicy/gpu-operator:v0.9.0", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
-	first := situation{helper: older}.daemonSet(t, "operator-validator")
-	if command := validates(first); command != "recheck" {
-		t.Fatalf("a new validator runs %s", command)
-	}
-	first.Spec.Template.Spec = *rollout.WithoutRecheck(&first.Spec.Template.Spec)
-	// The digest that such a release has written.
-	const before = "b76e7e52978c61f1"
-	first.Annotations[digestKey], first.Spec.Template.Annotations[digestKey] = before, before
-	variable := v1.ValidatorSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "A", Value: "b"}}}}
-	live := rollout.LiveDaemonSet(first)
-	for _, step := range []struct {
-		name string
-		spec v1.ClusterPolicySpec
-		want string
-	}{
-		{"the operator is upgraded", v1.ClusterPolicySpec{}, "hold"},
-		{"nothing changes", v1.ClusterPolicySpec{}, "hold"},
-		{"the validator gets a variable", v1.ClusterPolicySpec{Validator: &variable}, "recheck"},
-		{"the variable goes", v1.ClusterPolicySpec{}, "recheck"},
-	} {
-		ds := situation{helper: newer, spec: step.spec, live: map[string]rollout.Live{first.Name: live}}.
-			daemonSet(t, "operator-validator")
-		if command := validates(ds); command != step.want {
-			t.Errorf("%s: the validator runs %s, want %s", step.name, command, step.want)
-		}
-		if step.want == "hold" && !apiequality.Semantic.DeepEqual(ds.Spec.Template.Spec, first.Spec.Template.Spec) {
-			t.Errorf("%s: the pod template changes", step.name)
-		}
-		live = rollout.LiveDaemonSet(ds)
-	}
-	// An earlier release has computed the digest in another way, and a later one has noted its own.
-	renewed := rollout.LiveDaemonSet(first)
-	renewed.TemplateDigest, renewed.SignificantDigest = "0123456789abcdef", before
-	for _, step := range []struct{ significant, want string }{{before, "hold"}, {"fedcba9876543210", "recheck"}} {
-		renewed.SignificantDigest = step.significant
-		ds := situation{helper: newer, live: map[string]rollout.Live{first.Name: renewed}}.daemonSet(t, "operator-validator")
-		if command := validates(ds); command != step.want {
-			t.Errorf("with the significant digest %s: the validator runs %s, want %s", step.significant, command, step.want)
-		}
-	}
-	refresh := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{RefreshHelpers: new(true)}}
-	refreshed := situation{helper: newer, spec: refresh, live: map[string]rollout.Live{
-		first.Name: rollout.LiveDaemonSet(first),
-	}}.daemonSet(t, "operator-validator")
-	if command := validates(refreshed); command != "recheck" {
-		t.Errorf("refreshed helpers: the validator runs %s", command)
-	}
-}
-
-// Containers that share GPUs end with the MPS daemon, so it is kept with NVIDIA's config-manager in the same way. Pods
-// of the device plugin are replaced.
-func TestAnEarlierMPSDaemonIsKept(t *testing.T) {
-	with := func(version string, live rollout.Live, refresh bool) *appsv1.DaemonSet {
-		s := scenarios["shared-gpus-default"].situation
-		plugin := *s.spec.DevicePlugin
-		plugin.Version = version
-		s.spec.DevicePlugin, s.helper = &plugin, "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
-		s.spec.Operator = &v1.OperatorSpec{RefreshHelpers: &refresh}
-		if live.TemplateDigest != "" {
-			s.live = map[string]rollout.Live{"nvidia-device-plugin-mps-control-daemon": live}
-		}
-		return s.daemonSet(t, "mps-control-daemon")
-	}
-	version := scenarios["shared-gpus-default"].situation.spec.DevicePlugin.Version
-	// The digest that such a release has written.
-	live := rollout.Live{TemplateDigest: "6e383a95b1852fed", HelperImage: "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"}
-	for _, test := range []struct {
-		name    string
-		ds      *appsv1.DaemonSet
-		manager string
-	}{
-		{"new", with(version, rollout.Live{}, false), "/usr/bin/gpu-node"},
-		{"an upgrade of the operator", with(version, live, false), "config-manager"},
-		{"another image", with("v8", live, false), "/usr/bin/gpu-node"},
-		{"refreshed helpers", with(version, live, true), "/usr/bin/gpu-node"},
-	} {
-		found := 0
-		for _, c := range containers(&test.ds.Spec.Template.Spec) {
-			if !strings.HasPrefix(c.Name, "config-manager") {
-				continue
-			}
-			found++
-			ofPlugin := c.Image == test.ds.Spec.Template.Spec.Containers[0].Image
-			if c.Command[0] != test.manager || ofPlugin != (test.manager == "config-manager") {
-				t.Errorf("%s: %s runs %v of %s", test.name, c.Name, c.Command, c.Image)
-			}
-		}
-		kept := test.ds.Annotations[digestKey] == live.TemplateDigest
-		if kept != (test.manager == "config-manager") || found != 2 {
-			t.Errorf("%s: kept: %t, %d containers", test.name, kept, found)
-		}
-	}
-}
-
-// validates returns what the main container of the validator runs.
-func validates(ds *appsv1.DaemonSet) string {
-	for _, c := range ds.Spec.Template.Spec.Containers {
-		if c.Name == "nvidia-operator-validator" {
-			return c.Args[0]
-		}
-	}
-	return ""
 }

@@ -3,7 +3,6 @@ package render
 import (
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -39,19 +38,6 @@ func addProxy(pod *corev1.PodSpec, proxy v1.ProxySpec) {
 	for i := range pod.Containers {
 		addEnv(&pod.Containers[i], env)
 	}
-}
-
-// digestsWithProxy returns the digests of a driver as releases computed them that counted the proxy of the operator's
-// environment as significant; none if there is no such proxy.
-func (r *renderer) digestsWithProxy(ds *appsv1.DaemonSet) []string {
-	in := r.plan.Input
-	if r.step.Operand.Stage != v1.StageDriver || in.Proxy == (v1.ProxySpec{}) || in.DriverProxy() != in.Proxy {
-		return nil
-	}
-	pod := ds.Spec.Template.Spec.DeepCopy()
-	addProxy(pod, in.Proxy)
-	template := r.template(pod)
-	return append(template.EarlierDigests(), template.Digest())
 }
 
 // mountTrustStores mounts the CA bundle where the programs of an image read it, unless the user has mounted another

@@ -9,7 +9,6 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/stack/rollout"
 )
 
 const (
@@ -167,31 +166,6 @@ func TestOpenShiftMakesNoDriverOutdated(t *testing.T) {
 		if cmp.Equal(before.Spec.Template.Spec, after.Spec.Template.Spec) {
 			t.Errorf("%s does not reach new pods", name)
 		}
-	}
-}
-
-// Releases before counted the proxy of the operator's environment as significant. Their drivers are not outdated,
-// unless something else changes.
-func TestDriversOfReleasesThatCountedTheProxy(t *testing.T) {
-	s := situation{proxy: v1.ProxySpec{HTTPSProxy: "http://own"}}
-	// The digest that such a release has written.
-	const before = "5ee2cfa682cf91b0"
-	now := digest(t, s, "driver")
-	if before == now {
-		t.Fatal("the proxy still counts")
-	}
-	s.live = map[string]rollout.Live{"nvidia-driver-daemonset": {TemplateDigest: before, SignificantDigest: before}}
-	if got := digest(t, s, "driver"); got != before {
-		t.Errorf("the digest is %s, not that of the running drivers, %s", got, before)
-	}
-	s.live = map[string]rollout.Live{"nvidia-driver-daemonset": {TemplateDigest: before, SignificantDigest: now}}
-	s.proxy.HTTPSProxy = "http://another"
-	if got := digest(t, s, "driver"); got != before {
-		t.Error("once taken over, another proxy makes the drivers outdated")
-	}
-	s.spec = driverEnv("A", "b")
-	if got := digest(t, s, "driver"); got == before {
-		t.Error("another variable does not make the drivers outdated")
 	}
 }
 

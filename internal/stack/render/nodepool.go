@@ -22,42 +22,10 @@ func (r *renderer) labelNodePool(ds *appsv1.DaemonSet) {
 
 // excludeNodePools makes the common DaemonSet of an operand exclude the nodes that get it from a node pool. It does so
 // even if there are no node pools, so that adding one does not change the DaemonSet.
-//
-// The DaemonSet of a release without node pools is not changed while its template is otherwise up to date, as that
-// would replace all of its pods. Once there is a node pool, the exclusion is added, and the rollout is suspended until
-// a significant change.
-func (r *renderer) excludeNodePools(ds *appsv1.DaemonSet, digest string) {
-	key := r.step.Operand.NodePoolLabel()
-	if key == "" || r.instance.NodePool != "" {
-		return
+func (r *renderer) excludeNodePools(ds *appsv1.DaemonSet) {
+	if key := r.step.Operand.NodePoolLabel(); key != "" && r.instance.NodePool == "" {
+		excludeLabel(&ds.Spec.Template.Spec, key)
 	}
-	live := r.live[ds.Name]
-	unchanged := live.TemplateDigest == digest
-	if unchanged && !live.ExcludesNodePools && !r.hasNodePoolInstances() {
-		return
-	}
-	excludeLabel(&ds.Spec.Template.Spec, key)
-	if unchanged && (!live.ExcludesNodePools || live.RolloutSuspended) {
-		suspendRollout(ds)
-	}
-}
-
-// suspendRollout keeps the running pods, though the template has an insignificant change.
-func suspendRollout(ds *appsv1.DaemonSet) {
-	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
-		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
-		annotate(&ds.ObjectMeta, labels.RolloutSuspended, labels.True)
-	}
-}
-
-// hasNodePoolInstances reports whether a node pool has DaemonSets of this operand.
-func (r *renderer) hasNodePoolInstances() bool {
-	for _, nodePool := range r.plan.NodePools {
-		if r.step.Operand.VariesIn(nodePool.NodePoolSpec) {
-			return true
-		}
-	}
-	return false
 }
 
 // excludeLabel excludes nodes that have the label.

@@ -14,7 +14,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/stack/rollout"
 )
 
 const poolLabel = "nvidia.com/gpu-operator.node-pool"
@@ -215,12 +214,11 @@ func excludesLabel(ds *appsv1.DaemonSet, key string) bool {
 	return terms[0].MatchExpressions[0].Key == key
 }
 
-// The DaemonSet of a release without node pools is not changed. Once there is a pool, it excludes the pool's nodes, and
-// its pods are kept until a significant change.
-func TestPodsOfAnOlderReleaseStay(t *testing.T) {
+// The DaemonSet of the other nodes excludes those of node pools from the start, so that a pool does not change it.
+func TestANodePoolDoesNotChangeTheDaemonSetOfOthers(t *testing.T) {
 	const set = "nvidia-device-plugin-daemonset"
-	find := func(s situation) *appsv1.DaemonSet {
-		for _, ds := range s.daemonSets(t)["device-plugin"] {
+	find := func(pools ...v1.NodePoolSpec) *appsv1.DaemonSet {
+		for _, ds := range (situation{spec: v1.ClusterPolicySpec{NodePools: pools}}).daemonSets(t)["device-plugin"] {
 			if ds.Name == set {
 				return ds
 			}
@@ -228,71 +226,11 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 		t.Fatalf("there is no %s", set)
 		return nil
 	}
-	plain, pooled, newer := situation{}, situation{}, situation{}
-	pooled.spec.NodePools = differingPools[:1]
-	newer.spec = *pooled.spec.DeepCopy()
-	newer.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}
-	// The first pool changes another operand alone.
-	another, second := situation{}, situation{}
-	another.spec.NodePools = []v1.NodePoolSpec{{
-		Name: "another", NodeSelector: v1.NodePoolSelector{"another": "true"},
-		Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590"}},
-	}}
-	second.spec.NodePools = append(slices.Clone(another.spec.NodePools), differingPools[0])
-	whole := rollout.LiveDaemonSet(find(plain))
-	old := whole
-	old.ExcludesNodePools = false
-	onDelete := pooled
-	onDelete.spec.DaemonSets = &v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"}
-	tests := map[string]struct {
-		live                rollout.Live
-		now                 situation
-		excludes, suspended bool
-	}{
-		"a new cluster":                   {now: plain, excludes: true},
-		"an older release":                {live: old, now: plain},
-		"an older release and a new pool": {live: old, now: pooled, excludes: true, suspended: true},
-		"an older release and a pool that leaves it as it is": {live: old, now: another},
-		"an older release and a second pool":                  {live: old, now: second, excludes: true, suspended: true},
-		"the next pass": {
-			live:      rollout.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
-			now:       pooled,
-			excludes:  true,
-			suspended: true,
-		},
-		"the next pass, with the pool removed": {
-			live:      rollout.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
-			now:       plain,
-			excludes:  true,
-			suspended: true,
-		},
-		"the next pass, with another image": {
-			live:     rollout.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
-			now:      newer,
-			excludes: true,
-		},
-		"an older release with another image": {live: old, now: newer, excludes: true},
-		"this release and a new pool":         {live: whole, now: pooled, excludes: true},
-		"an older release with OnDelete":      {live: old, now: onDelete, excludes: true},
+	plain, pooled := find(), find(differingPools[0])
+	if !excludesLabel(plain, poolLabel+".device-plugin") {
+		t.Error("without a pool it does not exclude the nodes of pools")
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			test.now.live = map[string]rollout.Live{set: test.live}
-			ds := find(test.now)
-			if got := excludesLabel(ds, poolLabel+".device-plugin"); got != test.excludes {
-				t.Errorf("excludes nodes of pools: %v", got)
-			}
-			if got := ds.Annotations["nvidia.com/gpu-operator.unrolled"] == "true"; got != test.suspended {
-				t.Errorf("its rollout is suspended: %v", got)
-			}
-			rolls := ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType
-			if wanted := !test.suspended && test.now.spec.DaemonSets == nil; rolls != wanted {
-				t.Errorf("rolls its pods: %v", rolls)
-			}
-			live := rollout.LiveDaemonSet(ds)
-			if live.ExcludesNodePools != test.excludes || live.RolloutSuspended != test.suspended {
-				t.Errorf("the next pass reads %+v", live)
-			}
-		})
+	if diff := cmp.Diff(plain.Spec, pooled.Spec); diff != "" {
+		t.Errorf("a pool changes it: -without +with:\n%s", diff)
 	}
 }

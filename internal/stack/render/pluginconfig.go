@@ -92,8 +92,8 @@ func (r *renderer) addConfigManager(pod *corev1.PodSpec, config *operand.PluginC
 
 // contents identifies what the pods read beside their spec: the user's ConfigMaps and Secrets, and the device plugin's
 // configuration in their annotation.
-func (r *renderer) contents(digestOf func(operand.Input, *operand.Operand) string) string {
-	referenced := digestOf(r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool), &r.step.Operand)
+func (r *renderer) contents() string {
+	referenced := r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool).ContentDigest(&r.step.Operand)
 	if config := r.instance.PluginConfig; config != nil {
 		return referenced + config.Content
 	}

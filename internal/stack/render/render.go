@@ -39,7 +39,7 @@ type templateValues struct {
 	Helper          helper
 	MayRun          map[string]bool
 	WritesMarkers   map[string]bool
-	// ProbeScript: pods of an older release mount the script of their start-up probe.
+	// ProbeScript: pods of NVIDIA's operator mount the script of their start-up probe.
 	ProbeScript bool
 	Values      any
 }

@@ -6,21 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/clusterpolicy/gpu-operator/internal/stack/rollout"
 )
-
-// keepVariantSelector keeps the labels of the variant in the selector of a DaemonSet that was created with them.
-func (r *renderer) keepVariantSelector(ds *appsv1.DaemonSet) {
-	if !r.live[ds.Name].VariantInSelector {
-		return
-	}
-	for _, key := range rollout.VariantLabels() {
-		if value, exists := ds.Spec.Template.Labels[key]; exists {
-			ds.Spec.Selector.MatchLabels[key] = value
-		}
-	}
-}
 
 // keepPartOf keeps the second label in the selector of a DaemonSet that NVIDIA's operator has created with it:
 // selectors cannot be changed, and a new DaemonSet would end all pods at once.
@@ -32,9 +18,8 @@ func (r *renderer) keepPartOf(ds *appsv1.DaemonSet) {
 }
 
 // selectByAnchor replaces the node selector of a variant's DaemonSet by several terms, so that a node that has lost
-// some of its labels keeps its pod. This is also applied to DaemonSets of a release without anchors; their pods are
-// kept.
-func (r *renderer) selectByAnchor(ds *appsv1.DaemonSet, digest string) {
+// some of its labels keeps its pod.
+func (r *renderer) selectByAnchor(ds *appsv1.DaemonSet) {
 	pod := &ds.Spec.Template.Spec
 	nodes := nodeSelection{
 		anchor: corev1.NodeSelectorRequirement{
@@ -47,10 +32,6 @@ func (r *renderer) selectByAnchor(ds *appsv1.DaemonSet, digest string) {
 	}
 	pod.NodeSelector = nil
 	requireNodeTerms(pod, nodes.terms())
-	live := r.live[ds.Name]
-	if live.TemplateDigest == digest && (!live.SelectsByAnchor || live.RolloutSuspended) {
-		suspendRollout(ds)
-	}
 }
 
 // nodeSelection selects the nodes of a variant.

@@ -153,7 +153,7 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 	)
 	node := func(version string) nodeinfo.Facts { return node("ubuntu", version) }
 	own := func(variant, app string) rollout.Live {
-		return rollout.Live{Variant: variant, App: app, TemplateDigest: "x", SelectsByAnchor: true}
+		return rollout.Live{Variant: variant, App: app, TemplateDigest: "x"}
 	}
 	tests := map[string]struct {
 		live  map[string]rollout.Live
@@ -192,14 +192,6 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
-		"one of a release with the variant in each name and selector": {
-			live: map[string]rollout.Live{
-				legacy: {Variant: noble, App: plain, VariantInSelector: true},
-			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
-			want: map[string]map[string]string{
-				legacy: {"app": plain, "nvidia.com/gpu-operator.pool": noble}, plain + "-" + jammy: {"app": plain + "-" + jammy},
-			},
-		},
 		"a driver of NVIDIA's operator is adopted": {
 			live: map[string]rollout.Live{plain: {App: plain}}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{plain: {"app": plain}},
@@ -231,33 +223,4 @@ func TestALongNameIsALabel(t *testing.T) {
 	g.Expect(len(app)).To(BeNumerically("<=", 63))
 	g.Expect(app).To(MatchRegexp("^nvidia-driver-daemonset-[0-9a-f]{16}$"))
 	g.Expect(ds.Spec.Selector.MatchLabels).To(Equal(map[string]string{"app": app}))
-}
-
-// The toolkit of a release without anchors gets them, and its pods are kept until a significant change.
-func TestPodsOfAReleaseWithoutAnchorsStay(t *testing.T) {
-	g := NewWithT(t)
-	live := rollout.LiveDaemonSet(situation{}.daemonSet(t, "container-toolkit"))
-	g.Expect(live.SelectsByAnchor).To(BeTrue())
-	live.SelectsByAnchor, live.VariantInSelector = false, true
-	toolkit := func(live rollout.Live, spec v1.ClusterPolicySpec) *appsv1.DaemonSet {
-		return situation{
-			spec: spec,
-			live: map[string]rollout.Live{"nvidia-container-toolkit-daemonset": live},
-		}.daemonSet(
-			t,
-			"container-toolkit",
-		)
-	}
-	ds := toolkit(live, v1.ClusterPolicySpec{})
-	g.Expect(rollout.LiveDaemonSet(ds)).
-		To(And(HaveField("SelectsByAnchor", true), HaveField("RolloutSuspended", true), HaveField("VariantInSelector", true)))
-	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType))
-	ds = toolkit(rollout.LiveDaemonSet(ds), v1.ClusterPolicySpec{})
-	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType), "the next pass")
-	ds = toolkit(
-		rollout.LiveDaemonSet(ds),
-		v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}},
-	)
-	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateDaemonSetStrategyType), "another image")
-	g.Expect(ds.Annotations).NotTo(HaveKey("nvidia.com/gpu-operator.unrolled"))
 }

@@ -18,11 +18,8 @@ type Template struct {
 	// Helper is the helper image in Pod. It is significant only if HelperNamed: the spec names it.
 	Helper      string
 	HelperNamed bool
-	// Registry is the mirror of all images, empty for none.
-	Registry string
-	// Contents is the digest of the user's ConfigMaps and Secrets that the pod reads. EarlierContents is that of earlier
-	// releases, which also covered what a running pod reads again.
-	Contents, EarlierContents string
+	// Contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
+	Contents string
 }
 
 // Digest returns the digest of what determines how a pod works: its spec without the insignificant fields, and
@@ -31,52 +28,21 @@ type Template struct {
 // Insignificant are labels and annotations, how the pod is scheduled and what it may use (tolerations, priority,
 // resources), how its images are pulled (registry, policy, secrets; the name and the version are significant), its
 // probes, and where its last message comes from.
-func (t Template) Digest() string { return t.significantDigest(t.Contents) }
-
-func (t Template) significantDigest(contents string) string {
-	significant := t.normalized(t.Pod)
+func (t Template) Digest() string {
+	significant := t.Pod.DeepCopy()
 	significant.Tolerations, significant.ImagePullSecrets = nil, nil
 	significant.PriorityClassName, significant.Priority, significant.PreemptionPolicy = "", nil, nil
 	manifest.ForEachContainer(significant, func(c *corev1.Container) {
-		c.Image, c.ImagePullPolicy = path.Base(c.Image), ""
-		c.Resources = corev1.ResourceRequirements{}
-		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = nil, nil, nil
-		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == ConfigDigestVariable })
-	})
-	return digestOf(significant, contents)
-}
-
-// EarlierDigests returns the digests as earlier releases computed them: of the significant fields and all contents, and
-// before that of all fields that they set, and of the mirror if the pod has the helper image. A DaemonSet that has one
-// of them keeps it, as a new one would make its pods outdated.
-func (t Template) EarlierDigests() []string {
-	pod, hasHelper := withProbeScript(t.Pod), false
-	manifest.ForEachContainer(pod, func(c *corev1.Container) { hasHelper = hasHelper || c.Image == t.Helper })
-	whole := digestOf(t.normalized(pod), t.EarlierContents)
-	if t.Registry != "" && hasHelper {
-		whole = digest.Of(whole + " " + t.Registry)
-	}
-	return []string{t.significantDigest(t.EarlierContents), whole}
-}
-
-// normalized returns a copy of the pod without what no release has counted as significant.
-func (t Template) normalized(pod *corev1.PodSpec) *corev1.PodSpec {
-	pod = pod.DeepCopy()
-	mountTokenAsFile(pod)
-	manifest.ForEachContainer(pod, func(c *corev1.Container) {
 		if !t.HelperNamed {
 			ReplaceHelper(c, t.Helper, "helper")
 		}
+		c.Image, c.ImagePullPolicy = path.Base(c.Image), ""
+		c.Resources, c.TerminationMessagePolicy = corev1.ResourceRequirements{}, ""
+		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = nil, nil, nil
+		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == ConfigDigestVariable })
 		slices.SortStableFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
-		c.TerminationMessagePolicy = ""
 	})
-	for _, volume := range pod.Volumes {
-		// Whether the kubelet creates a missing file of the host.
-		if source := volume.HostPath; source != nil && source.Type != nil && *source.Type == corev1.HostPathFileOrCreate {
-			source.Type = new(corev1.HostPathFile)
-		}
-	}
-	return pod
+	return digestOf(significant, t.Contents)
 }
 
 func digestOf(pod *corev1.PodSpec, contents string) string {

@@ -2,5 +2,5 @@
 // identities of DaemonSets, and the digest of the significant part of a pod template. It is pure.
 //
 // The name and the selector of a DaemonSet are decided when it is created. Labels, annotations and the helper image of
-// the operator's release are insignificant, and so is the start-up probe that older releases had as a script.
+// the operator's release are insignificant.
 package rollout

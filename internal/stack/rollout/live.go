@@ -1,9 +1,7 @@
 package rollout
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,46 +12,32 @@ import (
 
 // Live is the part of a live DaemonSet that rendering depends on.
 type Live struct {
-	// TemplateDigest is the digest of the significant part of the pod template, as the release that last changed that
-	// part computed it. SignificantDigest is that of this release.
-	TemplateDigest, SignificantDigest string
+	// TemplateDigest is the digest of the significant part of the pod template.
+	TemplateDigest string
 	// HelperImage is the image of gpu-node that it was last applied with; empty if the spec named it.
 	HelperImage string
-	// ExcludesNodePools: nodes that get the operand from a node pool are not selected.
-	ExcludesNodePools bool
-	// RolloutSuspended: the template has only insignificant changes, and the running pods are kept.
-	RolloutSuspended bool
 	// Variant of the nodes that it selects, see operand.Instance; empty if the operand has only one.
 	Variant string
 	// App is the value of labels.App in its selector.
 	App string
-	// VariantInSelector: the selector also has labels of the variant.
-	VariantInSelector bool
 	// PartOfInSelector is the value of labels.PartOf in its selector; empty if the selector has none.
 	PartOfInSelector string
-	// SelectsByAnchor: nodes are selected by their anchor label.
-	SelectsByAnchor bool
-	// NeedsProbeScript: pods may mount the script that older releases used as start-up probe of drivers.
+	// NeedsProbeScript: pods may mount the script with which NVIDIA's operator probes drivers.
 	NeedsProbeScript bool
 }
 
 // LiveDaemonSet returns what render needs of a live DaemonSet.
 func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	live := Live{
-		TemplateDigest:    ds.Annotations[labels.TemplateDigest],
-		SignificantDigest: cmp.Or(ds.Annotations[labels.SignificantDigest], ds.Annotations[labels.TemplateDigest]),
-		HelperImage:       ds.Annotations[labels.HelperImage],
-		ExcludesNodePools: excludesNodePools(&ds.Spec.Template.Spec),
-		RolloutSuspended:  ds.Annotations[labels.RolloutSuspended] == labels.True,
-		Variant:           variantOf(ds.Spec.Template.Labels),
-		SelectsByAnchor:   selectsByAnchor(&ds.Spec.Template.Spec),
-		NeedsProbeScript:  needsProbeScript(ds),
+		TemplateDigest:   ds.Annotations[labels.TemplateDigest],
+		HelperImage:      ds.Annotations[labels.HelperImage],
+		Variant:          variantOf(ds.Spec.Template.Labels),
+		NeedsProbeScript: needsProbeScript(ds),
 	}
 	if ds.Spec.Selector != nil {
 		selected := ds.Spec.Selector.MatchLabels
 		live.App = selected[labels.App]
 		live.PartOfInSelector = selected[labels.PartOf]
-		live.VariantInSelector = slices.ContainsFunc(VariantLabels(), func(key string) bool { return selected[key] != "" })
 	}
 	return live
 }
@@ -95,28 +79,3 @@ func LivePod(pod *corev1.Pod) Live {
 		Variant: variantOf(pod.Labels), App: pod.Labels[labels.App], NeedsProbeScript: mountsProbeScript(&pod.Spec),
 	}
 }
-
-// VariantLabels are the labels that selectors had in releases in which all DaemonSets had the same value of labels.App.
-func VariantLabels() []string { return []string{labels.Pool, labels.Layout, labels.NodePool} }
-
-// excludesNodePools reports whether a template has the exclusion of nodes of node pools.
-func excludesNodePools(pod *corev1.PodSpec) bool {
-	return requiresLabelPrefix(pod, labels.NodePoolPrefix)
-}
-
-// requiresLabelPrefix reports whether the node affinity of a template has a label with the prefix.
-func requiresLabelPrefix(pod *corev1.PodSpec, prefix string) bool {
-	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil ||
-		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return false
-	}
-	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
-		return slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
-			return strings.HasPrefix(e.Key, prefix)
-		})
-	})
-}
-
-// selectsByAnchor reports whether a template selects nodes by their anchor.
-func selectsByAnchor(pod *corev1.PodSpec) bool { return requiresLabelPrefix(pod, labels.AnchorPrefix) }

@@ -14,16 +14,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/stack/rollout"
 )
 
-// requires adds a required term for nodes with a label.
-func requires(pod *corev1.PodSpec, key string) {
-	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "first"}, {Key: key}}}
-	pod.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{}, term},
-		},
-	}}
-}
-
 func mountScript(pod *corev1.PodSpec) {
 	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: labels.ProbeScript}}
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "v"}, corev1.Volume{
@@ -52,37 +42,13 @@ func TestLiveDaemonSet(t *testing.T) {
 		want   rollout.Live
 	}{
 		"of others": {func(*appsv1.DaemonSet) {}, rollout.Live{}},
-		"of this release": {func(ds *appsv1.DaemonSet) {
-			ds.Annotations = map[string]string{
-				labels.TemplateDigest: "t", labels.SignificantDigest: "s", labels.HelperImage: "h",
-				labels.RolloutSuspended: labels.True,
-			}
-		}, rollout.Live{TemplateDigest: "t", SignificantDigest: "s", HelperImage: "h", RolloutSuspended: true}},
-		"of a release with one digest": {func(ds *appsv1.DaemonSet) {
-			ds.Annotations = map[string]string{labels.TemplateDigest: "t", labels.RolloutSuspended: labels.False}
-		}, rollout.Live{TemplateDigest: "t", SignificantDigest: "t"}},
+		"of this operator": {func(ds *appsv1.DaemonSet) {
+			ds.Annotations = map[string]string{labels.TemplateDigest: "t", labels.HelperImage: "h"}
+		}, rollout.Live{TemplateDigest: "t", HelperImage: "h"}},
 		"with a variant": {func(ds *appsv1.DaemonSet) {
 			ds.Spec.Template.Labels = map[string]string{labels.Layout: "l", labels.NodePool: "n"}
 		}, rollout.Live{Variant: operand.Variant("", "l", "n")}},
-		"its selector":           {select1(labels.PartOf, "part"), rollout.Live{App: "app", PartOfInSelector: "part"}},
-		"a pool in its selector": {select1(labels.Pool, "p"), rollout.Live{App: "app", VariantInSelector: true}},
-		"a layout in it":         {select1(labels.Layout, "l"), rollout.Live{App: "app", VariantInSelector: true}},
-		"a node pool in it":      {select1(labels.NodePool, "n"), rollout.Live{App: "app", VariantInSelector: true}},
-		"without node pools": {
-			func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, labels.NodePoolPrefix+"x") },
-			rollout.Live{ExcludesNodePools: true},
-		},
-		"by the anchor": {
-			func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, labels.DriverAnchor) },
-			rollout.Live{SelectsByAnchor: true},
-		},
-		"by another label": {func(ds *appsv1.DaemonSet) { requires(&ds.Spec.Template.Spec, "x") }, rollout.Live{}},
-		"with another affinity": {
-			func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Affinity = &corev1.Affinity{} }, rollout.Live{},
-		},
-		"with a preference": {func(ds *appsv1.DaemonSet) {
-			ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
-		}, rollout.Live{}},
+		"its selector": {select1(labels.PartOf, "part"), rollout.Live{App: "app", PartOfInSelector: "part"}},
 		"with the script": {
 			func(ds *appsv1.DaemonSet) { mountScript(&ds.Spec.Template.Spec) }, rollout.Live{NeedsProbeScript: true},
 		},
@@ -144,34 +110,5 @@ func TestDaemonSetsOfAnOperand(t *testing.T) {
 	all["second"] = all["ours"]
 	if got := rollout.Variants(all); !slices.Equal(got, want) {
 		t.Errorf("got the variants %q, want %q", got, want)
-	}
-	want = []string{labels.Pool, labels.Layout, labels.NodePool}
-	if got := rollout.VariantLabels(); !slices.Equal(got, want) {
-		t.Errorf("got the labels %q, want %q", got, want)
-	}
-}
-
-func TestWithoutRecheck(t *testing.T) {
-	pod := func(args string, mounts []corev1.VolumeMount, volumes ...string) *corev1.PodSpec {
-		found := &corev1.PodSpec{Containers: []corev1.Container{
-			{Name: "other", Args: []string{"x"}, VolumeMounts: []corev1.VolumeMount{{Name: "run"}}},
-			{Name: "main", Args: []string{args}, VolumeMounts: mounts},
-		}}
-		for _, name := range volumes {
-			found.Volumes = append(found.Volumes, corev1.Volume{Name: name})
-		}
-		return found
-	}
-	now := pod(labels.RecheckCommand, []corev1.VolumeMount{{Name: "host-dev"}}, "run", "host-dev", "state")
-	before := now.DeepCopy()
-	want := pod(labels.HoldCommand, nil, "run")
-	if diff := cmp.Diff(want, rollout.WithoutRecheck(now)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if diff := cmp.Diff(before, now); diff != "" {
-		t.Errorf("the pod is changed:\n%s", diff)
-	}
-	if got := rollout.WithoutRecheck(want); got != nil {
-		t.Errorf("another pod: %v", got)
 	}
 }

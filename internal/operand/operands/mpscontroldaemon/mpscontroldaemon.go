@@ -94,9 +94,6 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
-	if config != nil {
-		config.KeepsManager = true // The containers that share GPUs end with the daemon.
-	}
 	var env operand.Env
 	devices := mig.Of(in)
 	// It serves no MIG devices. Without a strategy in the spec it gets none, as NVIDIA's does.
