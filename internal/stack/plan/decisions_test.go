@@ -10,6 +10,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 )
 
@@ -135,4 +136,19 @@ func TestPoolInConflictWithRuntimesIsHeld(t *testing.T) {
 				To(Equal(test.want))
 		})
 	}
+}
+
+// A driver that waits for OpenShift's configuration, which could not be read, does not count as invalid: nobody has to
+// change the spec.
+func TestAFailedReadMakesNoOperandInvalid(t *testing.T) {
+	g := NewWithT(t)
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), OpenShiftUnread: "timeout"}
+	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, twoRuntimes()).Steps {
+		if step.Operand.Name == "driver" {
+			g.Expect(step).To(And(HaveField("Action", plan.Hold), HaveField("State", v1.OperandError),
+				HaveField("Reason", v1.ReasonReconcileFailed), HaveField("Message", HaveSuffix("are read: timeout"))))
+			return
+		}
+	}
+	t.Error("there is no driver")
 }

@@ -97,9 +97,14 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	return Step{Operand: o, Action: Apply, Instances: instances, KeepUnrendered: keep}
 }
 
-// refusedStep returns the step for a refused operand.
+// refusedStep returns the step for a refused operand: Invalid until the spec changes, but Error for what could not be
+// read, which is retried.
 func refusedStep(o operand.Operand, reason, message string) Step {
-	return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: reason, Message: message}
+	state := v1.OperandInvalid
+	if reason == v1.ReasonReconcileFailed {
+		state = v1.OperandError
+	}
+	return Step{Operand: o, Action: Hold, State: state, Reason: reason, Message: message}
 }
 
 // instances returns the instances of an operand, except for the DaemonSets of node pools. keep reports whether some
