@@ -4,9 +4,10 @@
 // # State
 //
 // This table lists all state that one pass, or one reconcile of a node, leaves to the next. Each row may be lost at any
-// time, as in a restart; the last column is the cost. TestInMemoryStateMayBeLost discards each row. No state of deleted
-// nodes is kept: TestNodeChurn. The state of driver upgrades is on the Nodes and in one ConfigMap, and that of health
-// actions on the Nodes; the specs of package upgrade lose its rows at each write.
+// time, as in a restart; the last column is the cost. TestInMemoryStateMayBeLost discards the rows of the policy, of
+// nodes and of the fleet. TestStateIsListed holds that no field is missing. No state of deleted nodes is kept:
+// TestNodeChurn. The state of driver upgrades is on the Nodes and in one ConfigMap, and that of health actions on the
+// Nodes; the specs of package upgrade lose its rows at each write.
 //
 // What is kept is a copy, never a pointer into the scope of a pass, a list or a log: that would keep all of it in
 // memory. TestWhatWasReadIsReleased, and in each controller a test of its scopes, hold that; TestSoak and the soaks of
@@ -18,21 +19,31 @@
 //	|----------------------------------|---------------------------|------------------------|--------------------------|
 //	| fleet entries, one per node,     | a reconcile of the node,  | one per node: 5 kB;    | an assessment of each    |
 //	| each with the node's plan        | or its deletion           | its labels are those   | node; dwell times start  |
-//	| (fleet.Fleet)                    |                           | of the cached Node     | again; a write that is   |
-//	|                                  |                           |                        | rejected                 |
+//	| (Fleet.entries)                  |                           | of the cached Node     | again; a write that is   |
+//	|                                  |                           |                        | rejected; pods that were |
+//	|                                  |                           |                        | refused at the last      |
+//	|                                  |                           |                        | boot, and stages in the  |
+//	|                                  |                           |                        | join metrics, may not be |
+//	|                                  |                           |                        | reported                 |
 //	| which nodes driver upgrades have | a reconcile of the node,  | one name per such      | passes look at all nodes |
 //	| to look at, and sums of all      | or its deletion; a new    | node, 0.1 kB; one sum  | until each was assessed  |
-//	| others by group (fleet.Fleet)    | Basis                     | per group, and 0.1 kB  |                          |
-//	|                                  |                           | per node without GPUs  |                          |
-//	| basis with the decisions         | a change of spec,         | one, 30 kB; until a    | an assessment of each    |
-//	| (fleet.Basis)                    | references, toolkit       | node is assessed by it | node                     |
-//	|                                  | images, DaemonSets or     | the one before, too    |                          |
-//	|                                  | reasons of missing pods   |                        |                          |
-//	| plan (clusterpolicy.caches)      | other decisions, facts    | one, with the facts of | one more planning        |
-//	|                                  | version or optional kinds | the nodes: 0.4 kB each |                          |
+//	| others by group (Fleet.active,   | Basis                     | per group, and 0.1 kB  |                          |
+//	| Fleet.rest)                      |                           | per node without GPUs  |                          |
+//	| basis with the decisions         | a change of what nodes    | one, 30 kB; until a    | an assessment of each    |
+//	| (Fleet.basis)                    | are assessed by: spec,    | node is assessed by it | node                     |
+//	|                                  | references,               | the one before, too    |                          |
+//	|                                  | NVIDIADrivers, OpenShift, |                        |                          |
+//	|                                  | toolkit images,           |                        |                          |
+//	|                                  | DaemonSets, reasons of    |                        |                          |
+//	|                                  | missing pods, removal     |                        |                          |
+//	| plan (Reconciler.caches)         | other decisions, facts    | one, with the facts of | one more planning        |
+//	|                                  | version, optional kinds   | the nodes: 0.4 kB each |                          |
+//	|                                  | or variants of live       |                        |                          |
+//	|                                  | DaemonSets                |                        |                          |
 //	| objects, one set per operand     | other decisions, layouts, | one per operand, 80 kB | one more rendering and   |
-//	| (clusterpolicy.caches)           | step, owner or live pod   | in all, and more per   | comparison               |
-//	|                                  | templates                 | driver pool            |                          |
+//	| (Reconciler.caches)              | optional kinds, step,     | in all, and more per   | comparison               |
+//	|                                  | owner or live pod         | driver pool            |                          |
+//	|                                  | templates                 |                        |                          |
 //	| records, one per object          | a call, its back-off, a   | one per object, 160 kB | a comparison, a read of  |
 //	| (apply.table)                    | new version of the live   | in all                 | the Namespace, and an    |
 //	|                                  | object; 32 rounds or      |                        | early retry of each      |
@@ -49,28 +60,31 @@
 //	| what was reported about the CRD, | another CRD or policy;    | 0.3 kB                 | a repeated Event; a spec |
 //	| and since when a spec differs    | the last applied spec     |                        | that has lost fields for |
 //	| with the same generation         |                           |                        | good is applied later    |
-//	| (clusterpolicy.schemaGuard)      |                           |                        |                          |
+//	| (Reconciler.schemaGuard)         |                           |                        |                          |
 //	| a version of a policy that the   | time; another version     | 0.1 kB                 | objects that the garbage |
 //	| API server does not have         |                           |                        | collector deletes again  |
-//	| (clusterpolicy.deletedPolicy)    |                           |                        |                          |
+//	| (Reconciler.deletedPolicy)       |                           |                        |                          |
 //	| that nothing of NVIDIA's         | a DaemonSet of it         | a flag                 | a list of ConfigMaps     |
 //	| operator is left                 |                           |                        |                          |
-//	| (clusterpolicy.leftPruned)       |                           |                        |                          |
+//	| (Reconciler.leftPruned)          |                           |                        |                          |
 //	| that no driver of it is left     | a DaemonSet or a pod of   | a flag                 | a list of DaemonSets,    |
-//	| (clusterpolicy.driversTakenOver) | it                        |                        | and of pods, of drivers  |
+//	| (Reconciler.driversTakenOver)    | it                        |                        | and of pods, of drivers  |
 //	| the finalizer that was added     | another policy            | 0.1 kB                 | a patch that is rejected |
-//	| (clusterpolicy.addedFinalizer)   |                           |                        |                          |
+//	| (Reconciler.addedFinalizer)      |                           |                        |                          |
 //	| Events about objects that cannot | another generation; more  | 0.1 kB each, at most   | an Event that exists     |
 //	| be decoded                       | than 1,024                | 100 kB                 | already                  |
-//	| (clusterpolicy.undecodableEvents)|                           |                        |                          |
+//	| (Reconciler.undecodableEvents)   |                           |                        |                          |
 //	| what was reported about NVIDIA's | another finding; its end  | 0.1 kB                 | a repeated log line      |
 //	| operator                         |                           |                        |                          |
-//	| (clusterpolicy.Reconciler)       |                           |                        |                          |
-//	| its pod that was last found, its | a list of pods;           | one pod, 0.3 kB; one   | a list of pods; a review |
-//	| annotations, and which accounts  | DaemonSets; time          | per DaemonSet, 0.1 kB; | of each account; an      |
-//	| may write policies               |                           | one per account of     | earlier write of it      |
-//	| (otheroperator.Watcher)          |                           | such pods, 0.2 kB, at  | without a pod does not   |
-//	|                                  |                           | most 200 kB            | count                    |
+//	| (Reconciler.otherOperator)       |                           |                        |                          |
+//	| its pod that was last found,     | a list of pods;           | one pod, 0.3 kB; one   | a list of pods; a review |
+//	| whether the last list failed,    | DaemonSets; time          | per DaemonSet, 0.1 kB; | of each account; an      |
+//	| its annotations, and which       |                           | one per account of     | earlier write of it      |
+//	| accounts may write policies      |                           | such pods, 0.2 kB, at  | without a pod does not   |
+//	| (Watcher.listed,                 |                           | most 200 kB            | count                    |
+//	| Watcher.version, Watcher.found,  |                           |                        |                          |
+//	| Watcher.seen, Watcher.failed,    |                           |                        |                          |
+//	| Watcher.answers, Watcher.writes) |                           |                        |                          |
 //	| fields that the CRD does not     | resource version of the   | the schema of the spec | a read of the CRD        |
 //	| have (observe.Schema)            | CRD                       | if any is missing,     |                          |
 //	|                                  |                           | some MB; else none     |                          |
@@ -80,42 +94,76 @@
 //	| observe.OpenShift,               |                           |                        |                          |
 //	| observe.NVIDIADrivers)           |                           |                        |                          |
 //	| rejected changes of taints       | time                      | one per change of the  | an attempt that is       |
-//	| (node.taintBackoff)              |                           | last 30 s, 0.2 kB      | rejected                 |
+//	| (Reconciler.taintBackoff)        |                           | last 30 s, 0.2 kB      | rejected                 |
 //	| nodes that replace the pods      | new pods that are ready;  | as many nodes as may   | as many other nodes      |
 //	| which read a changed             | time                      | do so at a time, 1 kB  | begin; a pod is replaced |
-//	| configuration (node.rereads)     |                           | each                   | again                    |
+//	| configuration                    |                           | each                   | again                    |
+//	| (Reconciler.rereads)             |                           |                        |                          |
 //	| report of driver upgrades        | a pass over all nodes     | one per node with an   | the status has no        |
-//	| (fleet.Fleet)                    |                           | upgrade, 0.3 kB        | upgrades until the next  |
+//	| (Fleet.upgrades)                 |                           | upgrade, 0.3 kB        | upgrades until the next  |
 //	|                                  |                           |                        | pass                     |
 //	| versions of nodes after driver   | the cached node; the node | one per node that was  | a write that is rejected |
 //	| upgrades wrote them              | at rest, or its deletion  | just written, 0.1 kB   |                          |
-//	| (upgrade.memory)                 |                           |                        |                          |
+//	| (memory.versions)                |                           |                        |                          |
 //	| back-offs of nodes and of        | a call that succeeds;     | one per failing node   | an early attempt; the    |
 //	| evictions that failed            | time; the end of the pod  | and per pod that is    | reason of a blocked pod  |
-//	| (upgrade.memory)                 | or node; the node at rest | not evicted, 0.2 kB    | is missing until then    |
+//	| (memory.failures,                | or node; the node at rest | not evicted, 0.2 kB    | is missing until then    |
+//	| memory.rejected)                 |                           |                        |                          |
 //	| that no slots are granted, how   | a slot; another number of | one per busy node, 0.1 | a read of the slots; an  |
 //	| long pods are not read again,    | pods; time                | kB                     | early read of pods       |
 //	| and nodes found busy for a MIG   |                           |                        |                          |
-//	| layout (upgrade.memory)          |                           |                        |                          |
+//	| layout (memory.mayHaveSlots,     |                           |                        |                          |
+//	| memory.waited, memory.poll,      |                           |                        |                          |
+//	| memory.busy)                     |                           |                        |                          |
 //	| why calls for the slots are      | a call that succeeds; an  | 0.5 kB                 | another text of the same |
-//	| refused (upgrade.memory)         | answer of another kind    |                        | cause in the status      |
+//	| refused (memory.refused)         | answer of another kind    |                        | cause in the status      |
 //	| Events about blocked evictions,  | the node at rest, or its  | one per such node, 0.3 | an Event that exists     |
-//	| and about annotations that were  | deletion                  | kB                     | already is recorded      |
-//	| replaced (upgrade.memory)        |                           |                        | again                    |
+//	| and about annotations that were  | deletion; of annotations  | kB                     | already is recorded      |
+//	| replaced (memory.blocked,        | the deletion alone        |                        | again                    |
+//	| memory.replaced)                 |                           |                        |                          |
 //	| pods of users that nodes wait    | two seconds; an eviction; | one per such node, 0.1 | an early read of pods    |
-//	| for (upgrade.memory)             | another version of the    | kB for each pod        |                          |
+//	| for (memory.workloads)           | another version of the    | kB for each pod        |                          |
 //	|                                  | node, its plan or basis   |                        |                          |
 //	| verdicts of health actions, one  | a pass over all nodes     | one per node with a    | conditions with faults   |
 //	| per node with an action          |                           | fault, 0.4 kB          | are written after the    |
-//	| (fleet.Fleet)                    |                           |                        | next pass                |
+//	| (Fleet.health)                   |                           |                        | next pass                |
 //	| neighbours, one set per node     | a list of pods            | one per node with any, | a list of pods; until    |
-//	| with any (fleet.Fleet), and when |                           | 0.4 kB                 | then they count as       |
-//	| to look again                    |                           |                        | conditions show them     |
-//	| (neighbours.Watcher)             |                           |                        |                          |
+//	| with any (Fleet.neighbours), as  |                           | 0.4 kB                 | then they count as       |
+//	| they were last found, whether    |                           |                        | conditions show them,    |
+//	| that failed, and when to look    |                           |                        | and a DRA driver that is |
+//	| again (Watcher.last,             |                           |                        | gone counts as gone at   |
+//	| Watcher.failed, Watcher.next)    |                           |                        | once                     |
 //	| versions of nodes after health   | the cached node; a call   | one per node that was  | a write that is          |
 //	| actions wrote them, back-offs of | that succeeds; time; the  | just written or fails, | rejected; an early       |
-//	| nodes, and that nothing is to be | end of the node; actions  | 0.3 kB                 | attempt; one more pass   |
-//	| done (healthaction.memory)       | in the spec               |                        |                          |
+//	| nodes, and that nothing is to be | end of the node; actions  | 0.3 kB                 | attempt; one more pass;  |
+//	| done (memory.versions,           | in the spec               |                        | a node whose action is   |
+//	| memory.failures,                 |                           |                        | rejected keeps its place |
+//	| memory.rejections, memory.idle)  |                           |                        | longer                   |
+//	| nodes by the configuration of    | a reconcile of the node,  | one name per such      | a node more may read a   |
+//	| the device plugin that they read | or its deletion           | node, 0.1 kB           | changed configuration at |
+//	| (Fleet.readers)                  |                           |                        | a time                   |
+//	| how many nodes are not assessed  | a reconcile of a node, or | four numbers           | an assessment of each    |
+//	| or start, whether all are known, | its deletion              |                        | node; one more planning  |
+//	| and the version of their facts   |                           |                        |                          |
+//	| (Fleet.unassessed,               |                           |                        |                          |
+//	| Fleet.starting, Fleet.hydrated,  |                           |                        |                          |
+//	| Fleet.factsVersion)              |                           |                        |                          |
+//	| nodes to assess again for health | their reconcile           | one name per such      | none: a start assesses   |
+//	| actions and neighbours           |                           | node, 0.1 kB           | all nodes                |
+//	| (Fleet.changedHealth,            |                           |                        |                          |
+//	| Fleet.changedNeighbours)         |                           |                        |                          |
+//	| equal verdicts and operands of   | others that are equal for | one of each, 2 kB      | memory, until they are   |
+//	| entries (Fleet.sharedOperands,   | many nodes                |                        | equal again              |
+//	| Fleet.sharedEssential)           |                           |                        |                          |
+//	| reads that failed, with what was | a read that succeeds      | 0.2 kB each            | a repeated log line      |
+//	| reported                         |                           |                        |                          |
+//	| (Reconciler.failedReads)         |                           |                        |                          |
+//	| whether the monitoring stack may | time                      | 0.2 kB                 | a read of the Namespace  |
+//	| read metrics                     |                           |                        |                          |
+//	| (Reconciler.monitoring)          |                           |                        |                          |
+//	| the number of nodes in the last  | the next pass             | a number               | a pass that is a little  |
+//	| pass, by which the debounce time |                           |                        | early or late            |
+//	| is chosen (Reconciler.nodes)     |                           |                        |                          |
 //
 // No decision follows from other state that outlives a pass: the informers' caches with their indexes of pods
 // (observe.PodIndex), in which pods share equal parts (cachefilter.PodTrimmer); the work queues with their back-off;

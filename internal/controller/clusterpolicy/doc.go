@@ -2,11 +2,10 @@
 // status. It applies the active policy, publishes the basis that nodes are assessed by, and aggregates the entries of
 // the fleet into the status.
 //
-// It assesses no node, reads no pod but those that keep the name of a DaemonSet in use, and has no code for particular
-// operands. It writes only with packages apply and statuswriter.
+// It assesses no node, reads no pods but those that keep the name of a DaemonSet in use and those of drivers to take
+// over, and has no code for other operands. It writes only with packages apply and statuswriter.
 //
-// State between passes: caches, schemaGuard, deletedPolicy and the finding of NVIDIA's operator. The comment of package
-// controller lists all state and what losing it costs.
+// The comment of package controller lists the state between passes, and what losing it costs.
 package clusterpolicy
 
 // Permissions of the pass. Server-side apply needs the verbs create and patch; get is for objects that are not in the

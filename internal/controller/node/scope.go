@@ -284,7 +284,7 @@ func (s *scope) readyPod(pods assess.Pods, of func(*operand.Operand) bool) *core
 	return nil
 }
 
-// assess is the only assessment of the node in a reconcile, made after its labels were written.
+// assess assesses the node, after its labels were written, and again if pods that the kubelet refused were read for it.
 func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 	planned := s.nodePlan()
 	s.entry.Discovering = nil

@@ -1,6 +1,11 @@
 // Package assess owns the assessment of a node: the verdict on the node and on each operand there, and the report of
-// it, which is what the condition nvidia.com/GPUReady and the status of the policy show.
+// it, which is what the condition nvidia.com/GPUReady shows. The status of the policy shows the report, too, except for
+// a node that is ready neither in the report nor in the latest assessment: there it shows the latest.
 //
-// An assessment is a pure function of the plan for the node, its Node and pods, the stack's DaemonSets, and the time.
-// Nothing else may assess nodes, and no caller may parse messages. The node controller calls it in each reconcile.
+// An assessment is a pure function of Input: the plan for the node, its Node and pods, the stack's DaemonSets, what
+// other programs and earlier assessments have left, and the time. Nothing else may assess nodes. The node controller
+// does once in a reconcile, and again when it has read which pods the kubelet refused.
+//
+// Conditions on the Node are read back here alone: ParseCause, ShowsHeldConfig, OffersByClaims and MessageUpToDate. No
+// other package may parse messages.
 package assess
