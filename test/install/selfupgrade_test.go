@@ -21,11 +21,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
-// earlier are commits of this project that play its earlier releases, oldest first: the first one with driver upgrades,
-// and the first one that also removes what it has installed.
+// earlier are commits of this project that play its earlier releases, oldest first: the first one with the digest of
+// templates that a release keeps, and a later one.
 var earlier = []string{
-	"e6c65f5a7318da7d18e4fcf78c4a387f8dfabf9c",
-	"b636fb4c9a68941a2e16647bb13da6145077db2e",
+	"cf865d01f450f0e69e94aebf5b4ec231ef870df3",
+	"e570f85b4561f806e7998fa3f628afa2a879fb4d",
 }
 
 // ourRelease is a release of this project: its files, its manager, and the image that its installers name.
