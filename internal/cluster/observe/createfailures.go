@@ -84,7 +84,7 @@ func (c *CreateFailures) Refresh(ctx context.Context, daemonSets map[string]*app
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	now := c.clock.Now()
-	short, due := c.short(daemonSets, now)
+	short, due := c.trackShortages(daemonSets, now)
 	found := maps.Clone(c.found)
 	maps.DeleteFunc(found, func(name string, _ assess.CreateFailure) bool { return short[name] == nil })
 	var err error
@@ -101,8 +101,8 @@ func (c *CreateFailures) Refresh(ctx context.Context, daemonSets map[string]*app
 	return wait, err
 }
 
-// short returns the DaemonSets with missing pods, by name, and whether a check of one of them is due.
-func (c *CreateFailures) short(
+// trackShortages returns the DaemonSets with missing pods, by name, and whether a check of one of them is due.
+func (c *CreateFailures) trackShortages(
 	daemonSets map[string]*appsv1.DaemonSet, now time.Time,
 ) (short map[string]*appsv1.DaemonSet, due bool) {
 	short, shortages := map[string]*appsv1.DaemonSet{}, map[types.UID]*shortage{}

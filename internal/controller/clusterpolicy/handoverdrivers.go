@@ -210,7 +210,7 @@ func (s *scope) keepScript(ctx context.Context) {
 	}
 	owner := render.OwnerReference(render.Owner{Name: s.policy.Name, UID: string(s.policy.UID)})
 	if s.isNVIDIAs(script) && metav1.GetControllerOfNoCopy(script).UID != owner.UID {
-		s.fail(s.Applier.Own(ctx, script, owner))
+		s.fail(s.Applier.ReplaceOwner(ctx, script, owner))
 	}
 }
 

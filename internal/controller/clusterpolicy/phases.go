@@ -50,7 +50,7 @@ func (s *scope) observe(ctx context.Context) bool {
 		return false
 	}
 	if s.policy == nil {
-		s.withoutPolicy(ctx)
+		s.releaseCluster(ctx)
 		return false
 	}
 	if s.staleCache = s.policyIsDeleted(); s.staleCache {
@@ -64,7 +64,7 @@ func (s *scope) observeSpec(ctx context.Context) bool {
 	if s.frozen = s.freezeUndecodable(ctx); s.frozen {
 		return false
 	}
-	complete, err := s.specIsComplete(ctx)
+	complete, err := s.confirmSpec(ctx)
 	if s.frozen = !complete; err != nil {
 		s.fail(err)
 		return false
@@ -101,9 +101,9 @@ func (s *scope) stack(ctx context.Context) assess.Stack {
 	return assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 }
 
-// withoutPolicy releases the nodes and the namespace, unless DaemonSets of a deleted policy still run (they were
+// releaseCluster releases the nodes and the namespace, unless DaemonSets of a deleted policy still run (they were
 // orphaned).
-func (s *scope) withoutPolicy(ctx context.Context) {
+func (s *scope) releaseCluster(ctx context.Context) {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	orphans, err := observe.Orphans(readCtx, s.Client, s.Live, s.Namespace, s.all)

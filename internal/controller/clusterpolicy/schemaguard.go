@@ -30,9 +30,9 @@ type schemaGuard struct {
 	since   time.Time
 }
 
-// specIsComplete reports whether the spec of the active policy has all fields that the user has set. A spec that
+// confirmSpec reports whether the spec of the active policy has all fields that the user has set. A spec that
 // equals the last applied one needs no call.
-func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
+func (s *scope) confirmSpec(ctx context.Context) (bool, error) {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	var err error
@@ -49,7 +49,7 @@ func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
 		// A paused policy is not applied.
 		return true, nil
 	}
-	return s.confirmLive(readCtx)
+	return s.adoptLive(readCtx)
 }
 
 // keepsAllFields reports whether the CRD has dropped no field of the spec, and would drop none if the policy were
@@ -60,10 +60,10 @@ func (s *scope) keepsAllFields() (bool, error) {
 	return err == nil && len(dropped) == 0 && s.current.Digest == s.lastApplied.Digest, err
 }
 
-// confirmLive decides about a spec that differs from the last applied one. It reads the policies and the CRD from the
+// adoptLive decides about a spec that differs from the last applied one. It reads the policies and the CRD from the
 // API server: the cache may have an earlier CRD, or a policy from the time when fields were missing, as no event
 // follows for policies when the CRD is updated.
-func (s *scope) confirmLive(ctx context.Context) (bool, error) {
+func (s *scope) adoptLive(ctx context.Context) (bool, error) {
 	policy, all, err := observe.Policies(ctx, s.Live)
 	if err != nil {
 		return false, err

@@ -271,7 +271,7 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			s.compareSchema(t.Context())
 			reader.Reader, reader.err = live, test.fails
-			got, err := s.specIsComplete(t.Context())
+			got, err := s.confirmSpec(t.Context())
 			g.Expect(err != nil).To(Equal(test.wantErr), "%v", err)
 			g.Expect(got).To(Equal(test.want))
 			g.Expect(s.policy.Spec).To(Equal(test.spec))
@@ -297,7 +297,7 @@ func TestATruncatedSpecIsAppliedAfterTheStabilization(t *testing.T) {
 		var err error
 		s.policy, s.all, err = observe.Policies(t.Context(), c)
 		g.Expect(err).NotTo(HaveOccurred())
-		got, err := s.specIsComplete(t.Context())
+		got, err := s.confirmSpec(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		if got {
 			s.unfreeze(t.Context())

@@ -114,7 +114,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	s.requeueAfter(s.Applier.RetryAfter())
 	failure := s.err
 	s.markOthersIgnored(ctx)
-	in.Notes = s.clusterNotes(ctx)
+	in.Notes = s.readClusterNotes(ctx)
 	computed := status.Compute(s.policy, in)
 	s.Meter.ObservePass(s.passMetrics(in, computed, failure))
 	if left := s.statusDelay(in); left > 0 {
@@ -146,9 +146,9 @@ func (s *scope) statusInput() status.Input {
 	return in
 }
 
-// clusterNotes returns a sentence for each doubtful thing about the cluster: a version of Kubernetes that this release
-// is not tested with, and namespaces that nothing monitors.
-func (s *scope) clusterNotes(ctx context.Context) []string {
+// readClusterNotes returns a sentence for each doubtful thing about the cluster: a version of Kubernetes that this
+// release is not tested with, and namespaces that nothing monitors.
+func (s *scope) readClusterNotes(ctx context.Context) []string {
 	var notes []string
 	if note := s.ServerVersion.Text(ctx); note != "" {
 		notes = append(notes, note)

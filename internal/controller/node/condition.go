@@ -51,7 +51,7 @@ func (s *scope) writeCondition(ctx context.Context) error {
 		return err
 	}
 	writes.FailureWritten = report.State == readiness.Failed
-	s.conditionWritten(dwells && before != nil && before.Status == condition.Status)
+	s.resetDwell(dwells && before != nil && before.Status == condition.Status)
 	return nil
 }
 
@@ -80,9 +80,9 @@ func (s *scope) stageDwell() time.Duration {
 	return min(max(s.entry.Writes.NextDwell, shortest), t.MaxStageDwell)
 }
 
-// conditionWritten resets the dwell time after a write. stage: the stage of a starting node was written; the next one
+// resetDwell resets the dwell time after a write. stage: the stage of a starting node was written; the next one
 // must last longer.
-func (s *scope) conditionWritten(stage bool) {
+func (s *scope) resetDwell(stage bool) {
 	writes := &s.entry.Writes
 	next := time.Duration(0)
 	if stage {

@@ -127,8 +127,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.debounceDelay, nodeOfPod),
 			builder.WithPredicates(cachefilter.PodChanges())).
 		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.EnqueueAll(resyncPriority, r.allNodes))).
-		WatchesRawSource(source.Channel(r.Fleet.Acted(), requeue.EnqueueAll(actedPriority, r.actedNodes))).
-		WatchesRawSource(source.Channel(r.Fleet.Noticed(), requeue.EnqueueAll(resyncPriority, r.noticedNodes))).
+		WatchesRawSource(source.Channel(r.Fleet.Acted(), requeue.EnqueueAll(actedPriority, r.takeActedNodes))).
+		WatchesRawSource(source.Channel(r.Fleet.Noticed(), requeue.EnqueueAll(resyncPriority, r.takeNoticedNodes))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
@@ -233,13 +233,13 @@ func requestFor(node string) reconcile.Request {
 // allNodes returns requests for all nodes, for a new Basis.
 func (r *Reconciler) allNodes() []reconcile.Request { return requestsFor(r.Fleet.Names()) }
 
-// actedNodes returns requests for the nodes whose health action has changed.
-func (r *Reconciler) actedNodes() []reconcile.Request {
+// takeActedNodes returns requests for the nodes whose health action has changed.
+func (r *Reconciler) takeActedNodes() []reconcile.Request {
 	return requestsFor(r.Fleet.TakeHealthChanges())
 }
 
-// noticedNodes returns requests for the nodes that have other neighbours.
-func (r *Reconciler) noticedNodes() []reconcile.Request {
+// takeNoticedNodes returns requests for the nodes that have other neighbours.
+func (r *Reconciler) takeNoticedNodes() []reconcile.Request {
 	return requestsFor(r.Fleet.TakeNeighbourChanges())
 }
 

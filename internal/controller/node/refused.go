@@ -62,10 +62,10 @@ func (s *scope) latestStart() time.Time {
 	return s.now
 }
 
-// checkRefusedPods looks for the pods that the kubelet refused when the node booted, once the GPUs can be used, so that
-// it refuses no more of them. It reports whether it has looked. While some are left it looks again at times: their end
-// causes no event.
-func (s *scope) checkRefusedPods(ctx context.Context) bool {
+// handleRefusedPods reads the pods that the kubelet refused when the node booted, once the GPUs can be used, so that it
+// refuses no more of them, and evicts those of controllers. It reports whether it has read them. While some are left it
+// reads them again at times: their end causes no event.
+func (s *scope) handleRefusedPods(ctx context.Context) bool {
 	boot := &s.entry.Boot
 	if boot.LookAt.IsZero() || !s.entry.Latest.Usable || s.basis.Paused() {
 		return false

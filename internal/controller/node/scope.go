@@ -209,7 +209,7 @@ func (s *scope) manage(ctx context.Context) error {
 	if err := s.replaceReaders(ctx, pods); err != nil {
 		return err
 	}
-	if err := s.startup(ctx, *decisions.Input.Spec.NodeStartup); err != nil {
+	if err := s.updateTaints(ctx, *decisions.Input.Spec.NodeStartup); err != nil {
 		return err
 	}
 	if err := s.writeCondition(ctx); err != nil {
@@ -239,7 +239,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 		return nil
 	}
 	read, now := s.node, fleet.LabelInputs{PlanInputs: s.planInputs(), ReadyPods: s.readyPods(pods)}
-	now.ReadyPods.Unused = s.isUnused(ctx)
+	now.ReadyPods.Unused = s.confirmUnused(ctx)
 	if len(notes) == 0 && s.entry.Writes.LabelInputs == now {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 		in.Shown = assess.GPUReadyCondition(s.node)
 	}
 	s.entry.Latest = assess.Node(in)
-	if s.checkRefusedPods(ctx) {
+	if s.handleRefusedPods(ctx) {
 		in.RefusedPods = s.entry.Boot.Refused
 		s.entry.Latest = assess.Node(in)
 	}

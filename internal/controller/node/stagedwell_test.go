@@ -52,13 +52,13 @@ func TestStageDwellGrowsWithEachWrite(t *testing.T) {
 	s.entry.Report.Reason = v1.ReasonPodMissing
 	g.Expect(s.dwellLeft()).To(Equal(10*time.Second), "another reason starts again")
 	for _, want := range []time.Duration{40 * time.Second, 160 * time.Second, 160 * time.Second} {
-		s.conditionWritten(true)
+		s.resetDwell(true)
 		g.Expect(s.entry.Writes.Stage).To(BeEmpty())
 		g.Expect(s.dwellLeftAt(v1.StageDevicePlugin)).To(Equal(want))
 	}
 	other := &scope{Reconciler: r, now: s.now}
 	g.Expect(other.dwellLeftAt(v1.StageDriver)).To(Equal(10*time.Second), "another node")
-	s.conditionWritten(false)
+	s.resetDwell(false)
 	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(10*time.Second), "the start has ended, and another begins")
 }
 
@@ -69,13 +69,13 @@ func TestStageDwellGrowsWithStartingNodes(t *testing.T) {
 	s := &scope{Reconciler: r, now: now}
 	addStarting(r.Fleet, 101)
 	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(25*time.Second), "100 others")
-	s.conditionWritten(true)
+	s.resetDwell(true)
 	g.Expect(s.dwellLeftAt(v1.StageToolkit)).To(Equal(100 * time.Second))
 	for i := range 101 {
 		r.Fleet.Delete(fmt.Sprint("other-", i))
 	}
 	g.Expect(s.dwellLeftAt(v1.StageToolkit)).To(Equal(100*time.Second), "it goes on from there")
-	s.conditionWritten(false)
+	s.resetDwell(false)
 	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(10*time.Second), "the others are ready")
 	addStarting(r.Fleet, 10_000)
 	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(160 * time.Second))

@@ -18,8 +18,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/node/startuptaint"
 )
 
-// startup updates the start-up taints of the node according to its assessment, in one write or none.
-func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
+// updateTaints updates the start-up taints of the node according to its assessment, in one write or none.
+func (s *scope) updateTaints(ctx context.Context, spec v1.NodeStartupSpec) error {
 	action, wait := s.taintAction(spec)
 	s.requeueWithin(wait)
 	return s.writeTaints(ctx, spec, action, s.readyBoot(spec, action))

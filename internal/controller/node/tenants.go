@@ -14,10 +14,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// isUnused reports whether no pod uses the GPUs of a node that gets its first MIG layout then. What the kubelet
+// confirmUnused reports whether no pod uses the GPUs of a node that gets its first MIG layout then. What the kubelet
 // advertises does not say so: pods keep their GPUs while it restarts. An upgrade of the driver comes first, and a node
 // that is drained for its layout gets it from the upgrade controller.
-func (s *scope) isUnused(ctx context.Context) bool {
+func (s *scope) confirmUnused(ctx context.Context) bool {
 	_, disturbs := s.basis.Decisions.FirstLayout(s.entry.Facts, s.node.Labels)
 	if !disturbs || upgrade.State(s.node.Labels[labels.UpgradeState]).InProgress() || isDrained(s.node) {
 		return false

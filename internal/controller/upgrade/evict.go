@@ -64,7 +64,7 @@ func (s *scope) sendEviction(ctx context.Context, pod *upgrade.WorkloadPod) erro
 	reason, rejected := rejectionReason(pod, err)
 	if !rejected {
 		if err == nil {
-			s.memory.evicted(pod.UID)
+			s.memory.forgetRejection(pod.UID)
 		}
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *scope) recordBlocked(ctx context.Context) {
 		if of == nil || n.Record == nil || !progress.State.InProgress() || progress.Reason != v1.ReasonUpgradeBlocked {
 			continue
 		}
-		if !s.memory.blocks(n.Name, n.Record.Round, progress.Message) {
+		if !s.memory.noteBlocked(n.Name, n.Record.Round, progress.Message) {
 			continue
 		}
 		// By the cause rather than by a number, which would begin again after a restart of the operator.

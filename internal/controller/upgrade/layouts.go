@@ -59,7 +59,7 @@ func (s *scope) readTenantsOf(ctx context.Context, node *upgrade.Node, runtimeCl
 			return err
 		}
 		if node.MIG.Idle = len(pods) == 0; !node.MIG.Idle {
-			s.memory.foundBusy(node.Name, s.now)
+			s.memory.noteBusy(node.Name, s.now)
 			s.requeueAfterLocked(s.Timing.RetryBusy)
 		}
 		return nil
@@ -89,7 +89,7 @@ func (s *scope) patchLayout(ctx context.Context, of *observed, step *upgrade.Ste
 	default:
 		logger.Info("Drain for a MIG layout", "why", step.Why)
 	}
-	s.memory.wrote(step.Node, written.ResourceVersion)
+	s.memory.noteWritten(step.Node, written.ResourceVersion)
 }
 
 // layoutPatchOf returns the merge patch of a transition.

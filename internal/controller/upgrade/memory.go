@@ -85,8 +85,8 @@ func (b backoff) next(now time.Time, first, last time.Duration) backoff {
 	return backoff{until: now.Add(wait), wait: wait}
 }
 
-// wrote remembers the version of a Node after a write.
-func (m *memory) wrote(node, version string) {
+// noteWritten remembers the version of a Node after a write.
+func (m *memory) noteWritten(node, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.versions[node] = version
@@ -138,9 +138,9 @@ func (m *memory) remaining(node string, now time.Time) time.Duration {
 	return max(0, m.failures[node].until.Sub(now))
 }
 
-// replaces remembers the transition of an Event about an annotation that is replaced, and reports whether it is another
-// one than that of the last such Event about the node.
-func (m *memory) replaces(node, transition string) bool {
+// noteReplaced remembers the transition of an Event about an annotation that is replaced, and reports whether it differs
+// from that of the last such Event about the node.
+func (m *memory) noteReplaced(node, transition string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.replaced[node]
@@ -148,9 +148,9 @@ func (m *memory) replaces(node, transition string) bool {
 	return before != transition
 }
 
-// blocks remembers what blocks the evictions of a node in a round, and reports whether an Event is to name it: the last
-// one does not, and the round has not had as many as it may have.
-func (m *memory) blocks(node string, round int64, message string) bool {
+// noteBlocked remembers what blocks the evictions of a node in a round, and reports whether an Event is to name it: the
+// last one does not, and the round has not had as many as it may have.
+func (m *memory) noteBlocked(node string, round int64, message string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.blocked[node]
@@ -166,8 +166,8 @@ func (m *memory) blocks(node string, round int64, message string) bool {
 	return true
 }
 
-// foundBusy remembers that pods use the GPUs of a node.
-func (m *memory) foundBusy(node string, now time.Time) {
+// noteBusy remembers that pods use the GPUs of a node.
+func (m *memory) noteBusy(node string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.busy[node] = now
@@ -204,8 +204,8 @@ func (m *memory) forgetWorkload(node string) {
 	delete(m.workloads, node)
 }
 
-// evicted forgets the rejections of a pod.
-func (m *memory) evicted(pod types.UID) {
+// forgetRejection forgets the rejections of a pod.
+func (m *memory) forgetRejection(pod types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.rejected, pod)

@@ -30,7 +30,7 @@ func TestRejectionsKeepTheirText(t *testing.T) {
 			if got := m.rejection("web").answer.text; got != test.next {
 				t.Errorf("a minute later: got %q, want %q, which may be another cause", got, test.next)
 			}
-			m.evicted("web")
+			m.forgetRejection("web")
 			m.reject("web", test.next, time.Time{}, timing)
 			if got := m.rejection("web").answer.text; got != test.next {
 				t.Errorf("after an eviction: got %q, want %q", got, test.next)
@@ -82,11 +82,11 @@ func stays(node string) bool { return node == "stays" }
 func remembering(t *Timing, now time.Time) memory {
 	m := newMemory()
 	for _, node := range []string{"stays", "leaves"} {
-		m.wrote(node, "1")
+		m.noteWritten(node, "1")
 		m.noteCall(node, "patching", errors.New("refused"), now, t)
 		m.reject(types.UID("pod on "+node), "a budget", now, t)
-		m.foundBusy(node, now)
-		m.replaces(node, "replaces 1")
+		m.noteBusy(node, now)
+		m.noteReplaced(node, "replaces 1")
 		m.workloads[node] = keptWorkload{at: now}
 	}
 	return m
@@ -112,7 +112,7 @@ func TestPruneForgetsWhatHasLeft(t *testing.T) {
 	}
 	if m.versions["stays"] == "" || m.workloads["stays"].at.IsZero() || m.remaining("stays", now) == 0 ||
 		m.rejection("pod on stays").answer.text == "" || m.busyFor("stays", now, &timing) == 0 ||
-		m.replaces("stays", "replaces 1") {
+		m.noteReplaced("stays", "replaces 1") {
 		t.Error("something of the node that stays is forgotten")
 	}
 }
@@ -145,7 +145,7 @@ func TestPollsSlowDown(t *testing.T) {
 // A node on which pods used the GPUs is taken for busy for a time.
 func TestBusyNodesAreReadLater(t *testing.T) {
 	m, timing, now := newMemory(), &Timing{RetryBusy: 30 * time.Second}, time.Unix(1000, 0)
-	m.foundBusy("a", now)
+	m.noteBusy("a", now)
 	for _, step := range []struct {
 		node  string
 		after time.Duration

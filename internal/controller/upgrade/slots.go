@@ -39,14 +39,14 @@ func (s *scope) readSlots(ctx context.Context) error {
 	object := &corev1.ConfigMap{}
 	err := s.Live.Get(ctx, s.keyOf(labels.UpgradeSlots), object)
 	if apierrors.IsNotFound(err) {
-		s.slotsAccepted(readsSlots)
+		s.forgetSlotsRefusal(readsSlots)
 		s.memory.mayHaveSlots = false
 		return nil
 	}
 	if err != nil {
-		return s.withoutSlots(ctx, readsSlots, err)
+		return s.blockSlots(ctx, readsSlots, err)
 	}
-	s.slotsAccepted(readsSlots)
+	s.forgetSlotsRefusal(readsSlots)
 	s.memory.mayHaveSlots = false
 	if object.Labels[labels.ManagedBy] != labels.ManagedByValue {
 		s.cluster.SlotsConflict = fmt.Sprintf(slotsConflict, labels.UpgradeSlots)
@@ -67,22 +67,22 @@ func (s *scope) readSlots(ctx context.Context) error {
 	return nil
 }
 
-// withoutSlots makes the error of a call for the slots why none is granted, if the API server refuses that call for
+// blockSlots makes the error of a call for the slots why none is granted, if the API server refuses that call for
 // good, by a missing right or an admission policy: nodes that have begun need no slot to go on, and must not stay
 // cordoned. Other errors are returned.
-func (s *scope) withoutSlots(ctx context.Context, doing string, err error) error {
+func (s *scope) blockSlots(ctx context.Context, doing string, err error) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		return fmt.Errorf("%s ConfigMap %s, which has the nodes that may be upgraded: %w", doing, labels.UpgradeSlots, err)
 	}
 	s.cluster.SlotsReason = v1.ReasonReconcileFailed
-	answer := s.slotsRefused(ctx, doing, err)
+	answer := s.noteSlotsRefused(ctx, doing, err)
 	s.cluster.SlotsConflict = fmt.Sprintf("%s ConfigMap %s: %s", doing, labels.UpgradeSlots, answer)
 	s.requeueAfter(s.Timing.LastRetry)
 	return nil
 }
 
-// slotsRefused returns the answer to a call that is refused again and again, and logs each one that it takes.
-func (s *scope) slotsRefused(ctx context.Context, doing string, err error) string {
+// noteSlotsRefused returns the answer to a call that is refused again and again, and logs each one that it takes.
+func (s *scope) noteSlotsRefused(ctx context.Context, doing string, err error) string {
 	refused, known := slotsRefusal{doing: doing, reason: string(apierrors.ReasonForError(err))}, s.memory.refused
 	if known.doing == doing && known.reason == refused.reason {
 		refused.answer = known.answer
@@ -96,8 +96,8 @@ func (s *scope) slotsRefused(ctx context.Context, doing string, err error) strin
 	return refused.answer.text
 }
 
-// slotsAccepted forgets why such a call was refused.
-func (s *scope) slotsAccepted(doing string) {
+// forgetSlotsRefusal forgets why such a call was refused.
+func (s *scope) forgetSlotsRefusal(doing string) {
 	if s.memory.refused.doing == doing {
 		s.memory.refused = slotsRefusal{}
 	}
@@ -121,19 +121,19 @@ func (s *scope) needsSlots() bool {
 func (s *scope) writeSlots(ctx context.Context) error {
 	if s.planned.Slots == nil {
 		if s.cluster.SlotsConflict == "" {
-			s.slotsAccepted(writesSlots)
+			s.forgetSlotsRefusal(writesSlots)
 		}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	if err := s.sendSlots(ctx, s.planned.Slots.Encode()); err != nil {
-		if err = s.withoutSlots(ctx, writesSlots, err); err == nil {
+		if err = s.blockSlots(ctx, writesSlots, err); err == nil {
 			s.plan()
 		}
 		return err
 	}
-	s.slotsAccepted(writesSlots)
+	s.forgetSlotsRefusal(writesSlots)
 	s.memory.mayHaveSlots = len(s.planned.Slots) > 0
 	// The steps of nodes that have got a slot are in the next plan. The ConfigMap causes no event here.
 	s.requeueAfter(s.Timing.Debounce)

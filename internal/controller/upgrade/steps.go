@@ -67,7 +67,7 @@ func (s *scope) patch(ctx context.Context, of *observed, step *upgrade.Step) {
 		return s.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, content))
 	})
 	if done {
-		s.memory.wrote(step.Node, written.ResourceVersion)
+		s.memory.noteWritten(step.Node, written.ResourceVersion)
 		logger.Info("Driver upgrade", "state", step.Patch.State, "why", step.Why)
 	}
 }
@@ -91,7 +91,7 @@ func (s *scope) recordEvent(ctx context.Context, node *corev1.Node, patch *upgra
 	}
 	if patch.Replaces {
 		event.Transition = "replaces " + digest.Of(node.Annotations[labels.UpgradeRecord])
-		if !s.memory.replaces(node.Name, event.Transition) {
+		if !s.memory.noteReplaced(node.Name, event.Transition) {
 			return
 		}
 	}

@@ -42,8 +42,8 @@ var _ = Describe("An annotation that cannot be decoded", func() {
 	})
 })
 
-// blocks returns the messages of the Events about what blocks the evictions of the nodes, in order.
-func (f *fixture) blocks(ctx context.Context) []string {
+// noteBlocked returns the messages of the Events about what blocks the evictions of the nodes, in order.
+func (f *fixture) noteBlocked(ctx context.Context) []string {
 	GinkgoHelper()
 	list, messages := &corev1.EventList{}, []string{}
 	Expect(f.client.List(ctx, list)).To(Succeed())
@@ -76,10 +76,10 @@ var _ = Describe("What blocks an eviction", func() {
 			Expect(f.client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: users, Name: name}})).To(Succeed())
 		}
 		blockedBy("first")
-		Expect(f.blocks(ctx)).To(Equal([]string{"pod default/first" + rule}))
+		Expect(f.noteBlocked(ctx)).To(Equal([]string{"pod default/first" + rule}))
 		blockedBy("second")
-		Expect(f.blocks(ctx)).To(Equal([]string{"pod default/first" + rule, "pod default/second" + rule}))
+		Expect(f.noteBlocked(ctx)).To(Equal([]string{"pod default/first" + rule, "pod default/second" + rule}))
 		blockedBy("third")
-		Expect(f.blocks(ctx)).To(HaveLen(2), "a third cause in the round has none")
+		Expect(f.noteBlocked(ctx)).To(HaveLen(2), "a third cause in the round has none")
 	})
 })

@@ -50,7 +50,7 @@ func (a *Applier) Relabel(ctx context.Context, pod client.Object, labelled, anno
 // They may not be gone when it returns, and then have to be given to it again.
 func (a *Applier) Orphan(ctx context.Context, daemonSets []*appsv1.DaemonSet) error {
 	for _, ds := range daemonSets {
-		if err := a.hold(ctx, ds, len(daemonSets) > 1); err != nil {
+		if err := a.deleteHeld(ctx, ds, len(daemonSets) > 1); err != nil {
 			return err
 		}
 	}
@@ -62,8 +62,8 @@ func (a *Applier) Orphan(ctx context.Context, daemonSets []*appsv1.DaemonSet) er
 	return nil
 }
 
-// hold starts the deletion of a DaemonSet and holds it, if it is one of several.
-func (a *Applier) hold(ctx context.Context, ds *appsv1.DaemonSet, several bool) error {
+// deleteHeld starts the deletion of a DaemonSet and holds it, if it is one of several.
+func (a *Applier) deleteHeld(ctx context.Context, ds *appsv1.DaemonSet, several bool) error {
 	if !several || ds.DeletionTimestamp != nil {
 		return nil
 	}
@@ -109,9 +109,9 @@ func (a *Applier) deletePropagated(
 	return client.IgnoreNotFound(err)
 }
 
-// Own makes this owner the only one of an object that was read from the API server. It fails with a conflict if the
-// object has changed since.
-func (a *Applier) Own(ctx context.Context, object client.Object, owner metav1.OwnerReference) error {
+// ReplaceOwner makes this owner the only one of an object that was read from the API server. It fails with a conflict if
+// the object has changed since.
+func (a *Applier) ReplaceOwner(ctx context.Context, object client.Object, owner metav1.OwnerReference) error {
 	before, isObject := object.DeepCopyObject().(client.Object)
 	if !isObject {
 		return fmt.Errorf("%T is not an API object", object)

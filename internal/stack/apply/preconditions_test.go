@@ -168,7 +168,7 @@ func TestRelabelDemandsThePodThatWasRead(t *testing.T) {
 func TestWritesOfWhatWasReadFailAfterAChange(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "new", UID: "new"}
 	for name, write := range map[string]func(*Applier, client.Object) error{
-		"its owner": func(a *Applier, o client.Object) error { return a.Own(t.Context(), o, owner) },
+		"its owner": func(a *Applier, o client.Object) error { return a.ReplaceOwner(t.Context(), o, owner) },
 		"a finalizer": func(a *Applier, o client.Object) error {
 			return a.SetFinalizer(t.Context(), o, true)
 		},

@@ -168,7 +168,7 @@ func TestTheMemoryOfConflictsIsBounded(t *testing.T) {
 	w := newFixture(t).writer
 	for i := range 100 {
 		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i)), ResourceVersion: "1"}}
-		if !w.isFirstConflict(policy) {
+		if !w.noteConflict(policy) {
 			t.Fatalf("policy %d has no conflict yet", i)
 		}
 		if len(w.last) != i%16+1 {

@@ -118,14 +118,14 @@ func (w *Writer) Write(
 	update.Status = status
 	w.own.add(policy.UID, status)
 	err := w.client.Status().Update(ctx, update)
-	if apierrors.IsConflict(err) && w.isFirstConflict(policy) {
+	if apierrors.IsConflict(err) && w.noteConflict(policy) {
 		// The policy has changed meanwhile, which the cache will soon contain.
 		return w.timing.Interval, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("writing status of ClusterPolicy %s: %w", policy.Name, err)
 	}
-	w.wrote(policy.UID, written{version: update.ResourceVersion, ready: status.State == v1.StateReady})
+	w.noteWritten(policy.UID, written{version: update.ResourceVersion, ready: status.State == v1.StateReady})
 	return 0, nil
 }
 
@@ -150,16 +150,16 @@ func (w *Writer) lastOf(policy types.UID) written {
 	return w.last[policy]
 }
 
-func (w *Writer) wrote(policy types.UID, last written) {
+func (w *Writer) noteWritten(policy types.UID, last written) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last.at = w.clock.Now()
 	w.remember(policy, last)
 }
 
-// isFirstConflict reports whether this is the first conflict of a write from this version of the policy, and remembers
+// noteConflict reports whether this is the first conflict of a write from this version of the policy, and remembers
 // it. After a second one, waiting for the cache is of no use: it is an error, and the controller backs off.
-func (w *Writer) isFirstConflict(policy *v1.ClusterPolicy) bool {
+func (w *Writer) noteConflict(policy *v1.ClusterPolicy) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last := w.last[policy.UID]
