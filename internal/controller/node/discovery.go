@@ -55,7 +55,6 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 		s.logKept(ctx, pods, err)
 		return found
 	}
-	log.FromContext(ctx).Info("Removing the operands of a node whose discovery labels show no GPU", "since", since)
 	found.release = true
 	return found
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -186,6 +187,8 @@ func (s *scope) manage(ctx context.Context) error {
 	decisions := s.basis.Decisions
 	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.DescribeMissingLabels(s.entry.Facts) != "")
 	if found.release && s.mayWrite() {
+		log.FromContext(ctx).Info("Removing the operands of a node whose discovery labels show no GPU",
+			"since", s.node.Annotations[labels.DiscoveryLostSince])
 		return s.release(ctx, labels.False)
 	}
 	s.requeueWithin(found.recheckAfter)
