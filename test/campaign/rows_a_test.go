@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 )
 
@@ -202,11 +203,17 @@ func lostAnswers(ctx context.Context, c *campaign) ([]point, error) {
 var release = Actor{Does: func(ctx context.Context, r *run) error {
 	o := r.operators[0]
 	o.lock.Lock()
-	o.options.Env = []string{"OPERATOR_IMAGE=example.com/gpu-operator:next"}
+	o.options.Env = []string{"OPERATOR_IMAGE=" + nextRelease()}
 	starts := o.starts
 	o.lock.Unlock()
 	return errors.Join(o.terminate(), o.awaitStart(ctx, starts))
 }}
+
+// nextRelease is the image of another release, in the same registry: a helper image of another one is not kept.
+func nextRelease() string {
+	own := image.Own()
+	return own[:strings.LastIndex(own, ":")] + ":next"
+}
 
 // noNewGeneration fails for a DaemonSet that was changed after its creation.
 func noNewGeneration(ctx context.Context, r *run) error {

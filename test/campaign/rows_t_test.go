@@ -147,7 +147,7 @@ func badTimes() func(context.Context, *campaign) ([]point, error) {
 
 // setOtherRelease sets another release for the second operator.
 func setOtherRelease(_ context.Context, r *run) error {
-	r.operators[1].options.Env = []string{"OPERATOR_IMAGE=example.com/gpu-operator:next"}
+	r.operators[1].options.Env = []string{"OPERATOR_IMAGE=" + nextRelease()}
 	return nil
 }
 

@@ -112,6 +112,22 @@ func pod(operand string, ready bool) *corev1.Pod {
 	return p
 }
 
+// owned is a DaemonSet whose status is behind, with its pods of a template.
+func owned(digest string, ready bool, names ...string) *builder {
+	ds := daemonSet(1)
+	ds.Spec.Template.Annotations = map[string]string{labels.TemplateDigest: "new"}
+	b := newBuilder().happens(history.DaemonSet, nil, ds, false)
+	owner := metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	for _, name := range names {
+		p := pod(name, ready)
+		p.Labels = nil
+		p.Annotations = map[string]string{labels.TemplateDigest: digest}
+		p.OwnerReferences = []metav1.OwnerReference{*owner}
+		b.happens(history.Pod, nil, p, false)
+	}
+	return b
+}
+
 func patchOf(resource, name, body, version string) fault.Record {
 	return fault.Record{
 		Request: fault.Request{Verb: fault.Patch, Resource: resource, Namespace: "ns", Name: name}, Body: []byte(body),
@@ -254,6 +270,14 @@ func TestEachInvariant(t *testing.T) {
 		"ready with nodes that are not": {newBuilder().happens(history.ClusterPolicy, nil, tooSoon, false), "S10"},
 		"ready while behind": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
 			false).wait(20).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
+		"ready before the DaemonSet controller says so": {owned("new", true, "a", "b").wait(20).
+			happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
+		"ready with an outdated pod": {owned("old", true, "a", "b").wait(20).
+			happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
+		"ready with a pod that is not": {owned("new", false, "a", "b").wait(20).
+			happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
+		"ready without a pod": {owned("new", true, "a").wait(20).
+			happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
 		"ready a moment later": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
 			false).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
 		"ready, and behind for long": {newBuilder().happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue),

@@ -67,7 +67,7 @@ func truth(r *Run, f *found) {
 				follow(behind, event)
 			}
 			if policy, is := event.Object.(*v1.ClusterPolicy); is {
-				r.judgeStatus(claim, policy, event, behind, readySince, f)
+				r.judgeStatus(claim, policy, world, event, behind, readySince, f)
 			}
 			for key, ready := range readySince {
 				r.judgeReady(claim, world, key, ready, event, behind, f)
@@ -118,7 +118,8 @@ func judgeNumbers(policy *v1.ClusterPolicy, event history.Event, f *found) {
 
 // judgeStatus checks the claims of a revision of a policy.
 func (r *Run) judgeStatus(
-	claim claim, policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found,
+	claim claim, policy *v1.ClusterPolicy, world history.World, event history.Event,
+	behind, readySince map[history.Key]time.Time, f *found,
 ) {
 	ready := !event.Gone && claim.isMade(policy)
 	_, was := readySince[event.Key]
@@ -128,11 +129,32 @@ func (r *Run) judgeStatus(
 	case !was:
 		readySince[event.Key] = event.At
 		for key, since := range behind {
-			if late := r.sighted(since, event.At); late > becomesLate {
+			if late := r.sighted(since, event.At); late > becomesLate && !podsWork(world, key) {
 				f.at(event, "the status becomes %s, and %s has not been for %s", claim.condition, key, late.Round(time.Millisecond))
 			}
 		}
 	}
+}
+
+// podsWork reports whether the pods of a DaemonSet are all ready and of its template, so that only its status is
+// behind: the DaemonSet controller writes that late on a busy machine.
+func podsWork(world history.World, key history.Key) bool {
+	ds, is := world[key].(*appsv1.DaemonSet)
+	if !is {
+		return false
+	}
+	working := int32(0)
+	for _, pod := range history.All[*corev1.Pod](world) {
+		if !metav1.IsControlledBy(pod, ds) {
+			continue
+		}
+		same := pod.Annotations[labels.TemplateDigest] == ds.Spec.Template.Annotations[labels.TemplateDigest]
+		if !same || !isReady(pod) || pod.DeletionTimestamp != nil {
+			return false
+		}
+		working++
+	}
+	return working > 0 && working >= ds.Status.DesiredNumberScheduled
 }
 
 // judgeReady checks a status that stays Ready.
