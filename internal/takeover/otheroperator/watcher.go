@@ -102,23 +102,40 @@ func (w *Watcher) NeedLeaderElection() bool { return false }
 
 // Start lists pods, and again after each change of them, until the context ends. It implements manager.Runnable.
 func (w *Watcher) Start(ctx context.Context) error {
+	// relisted is when a list has last followed the error of a watch without a delay. An API server may answer each
+	// watch with an error.
+	var relisted time.Time
 	for ctx.Err() == nil {
 		err := w.refresh(ctx)
 		w.logFailure(ctx, err)
 		if err != nil || w.isFound() {
 			// Its pods count for some time after their end, which is no event.
 			w.sleep(ctx, w.Timing.FoundInterval)
-		} else if !w.awaitChange(ctx) {
+			continue
+		}
+		switch outcome := w.awaitChange(ctx); {
+		case outcome == changed:
+		case outcome == expired && w.Clock.Since(relisted) >= w.Timing.Interval:
+			relisted = w.Clock.Now()
+		default:
 			w.sleep(ctx, w.Timing.Interval)
 		}
 	}
 	return nil
 }
 
+// outcome is why a watch is over.
+type outcome int
+
+const (
+	ended   outcome = iota // by the API server or by a call that failed
+	changed                // pods are to be listed
+	expired                // by an error event: it cannot be resumed, and changes may be missing
+)
+
 // awaitChange watches pods until one that may be NVIDIA's operator changes, or the watch must begin with a list again.
-// It reports whether to list immediately. At rest the watch costs nothing: the API server ends it now and then, and it
-// is resumed.
-func (w *Watcher) awaitChange(ctx context.Context) bool {
+// At rest the watch costs nothing: the API server ends it now and then, and it is resumed.
+func (w *Watcher) awaitChange(ctx context.Context) outcome {
 	w.mu.Lock()
 	since := w.version
 	var again <-chan time.Time
@@ -131,33 +148,37 @@ func (w *Watcher) awaitChange(ctx context.Context) bool {
 		pods, err := w.Watch(ctx, &corev1.PodList{}, selector(),
 			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: since, AllowWatchBookmarks: true}})
 		if err != nil {
-			return false
+			return ended
 		}
-		next, changed := w.nextEvent(ctx, pods, since, again)
+		next, over := w.nextEvent(ctx, pods, since, again)
 		pods.Stop()
-		if changed || ctx.Err() != nil || w.Clock.Since(began) < time.Second {
-			return changed
+		if over != ended || ctx.Err() != nil || w.Clock.Since(began) < time.Second {
+			return over
 		}
 		since = next
 	}
 }
 
-// nextEvent waits for the first event that matters, the time of the next list, or the end of the watch, and reports
-// whether it was one of the first two: an error is an event, too, as pods must be listed again. version is that from
-// which the watch can be resumed.
+// nextEvent waits for the first event that matters, the time of the next list, or the end of the watch. version is that
+// from which the watch can be resumed.
 func (w *Watcher) nextEvent(
 	ctx context.Context, pods watch.Interface, since string, again <-chan time.Time,
-) (version string, changed bool) {
+) (version string, over outcome) {
 	for {
 		select {
 		case <-ctx.Done():
-			return since, false
+			return since, ended
 		case <-again:
-			return since, true
+			return since, changed
 		case event, open := <-pods.ResultChan():
 			pod, isPod := event.Object.(*corev1.Pod)
-			if !open || !isPod || w.matters(event.Type, pod) {
-				return since, open
+			switch {
+			case !open:
+				return since, ended
+			case !isPod:
+				return since, expired
+			case w.matters(event.Type, pod):
+				return since, changed
 			}
 			since = pod.ResourceVersion
 		}

@@ -317,6 +317,29 @@ func TestErrorOfAWatch(t *testing.T) {
 	e.Eventually(done).Should(Receive(BeNil()))
 }
 
+// Watches that report an error each are not followed by lists in a loop.
+func TestErrorsOfEachWatch(t *testing.T) {
+	e := newEnv(t)
+	e.watcher.Watch = func(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+		e.watches.Add(1)
+		expired := watch.NewFakeWithChanSize(1, false)
+		expired.Error(&metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired})
+		return expired, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.watcher.Start(ctx) }()
+	// The first error is followed by a list, and the next one by a wait; the errors after a wait likewise.
+	for _, lists := range []int32{2, 4, 6} {
+		e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+		e.Expect(e.lists.Load()).To(Equal(lists))
+		e.Expect(e.watches.Load()).To(Equal(lists))
+		e.clock.Step(30 * time.Second)
+	}
+	cancel()
+	e.Eventually(done).Should(Receive(BeNil()))
+}
+
 // withHash returns a DaemonSet with the annotation of NVIDIA's operator; empty for none.
 func withHash(name, hash string) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
