@@ -87,7 +87,8 @@ func schemaFields(context.Context, *campaign) ([]point, error) {
 	for _, name := range names {
 		points = append(points, point{
 			name: "rest/" + name, workload: rest, faults: strikes(tryFields(name, blocks[name])),
-			options: options{counts: true, mayGo: everything},
+			// Fields of upgradePolicy, beside an edit of the driver that is about to be reverted, upgrade drivers.
+			options: options{counts: true, mayGo: everything, newDrivers: name == "driver"},
 		})
 	}
 	return points, nil

@@ -42,7 +42,7 @@ type options struct {
 	rights bool
 	// spoils: the cluster cannot be reused afterwards.
 	spoils bool
-	// newDrivers: another client makes nodes start their drivers again.
+	// newDrivers: an edit or another client makes nodes start their drivers again.
 	newDrivers bool
 	// mayGo permits further deletions of pods.
 	mayGo func(operand, node string) bool

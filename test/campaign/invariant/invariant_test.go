@@ -224,6 +224,9 @@ func TestEachInvariant(t *testing.T) {
 		"a validator of an earlier driver is replaced": {upgraded().deletes(pod("operator-validator", true)), ""},
 		"a toolkit of an earlier driver is replaced":   {startedAgain().deletes(pod("container-toolkit", true)), ""},
 		"an exporter is deleted with a driver":         {startedAgain().deletes(pod("dcgm-exporter", true)), "S5"},
+		"images are pulled for an upgrade":             {startedAgain().creates("gpu-operator-driver-pull-1"), ""},
+		"images are pulled without one":                {newBuilder().creates("gpu-operator-driver-pull-1"), "S5"},
+		"another pod is created for an upgrade":        {startedAgain().creates("driver"), "S5"},
 		"pods are read":                                {called("list", "pods", 200), ""},
 		"a dependant first": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
 			pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
@@ -379,6 +382,12 @@ func (s *builder) step(name, state, recorded string, cordoned bool) *builder {
 func called(verb, resource string, code int32) *builder {
 	s := newBuilder()
 	s.run.Calls = cluster.Calls{{Verb: verb, Resource: resource, Code: code}}
+	return s
+}
+
+// creates is a creation of a pod that the operator requests.
+func (s *builder) creates(name string) *builder {
+	s.run.Calls = append(s.run.Calls, cluster.Call{Verb: "create", Resource: "pods", Namespace: "ns", Name: name, Code: 201})
 	return s
 }
 

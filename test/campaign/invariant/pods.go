@@ -3,6 +3,7 @@ package invariant
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -11,12 +12,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 )
 
-// evictions: only the DaemonSet controller deletes pods, but for those that an upgrade explains.
+// pullPods begins the names of pods that pull the images of a driver before its upgrade.
+const pullPods = "gpu-operator-driver-pull-"
+
+// evictions: only the DaemonSet controller creates and deletes pods, but for those that an upgrade explains.
 func evictions(r *Run, f *found) {
 	explained, replaces := r.replacedByUpgrades(), r.MaxParallel > 0 || r.NewDrivers
 	for _, call := range r.Calls.Of("pods") {
 		of := history.Key{Kind: history.Pod, Namespace: call.Namespace, Name: call.Name}
 		if replaces && call.Verb == "delete" && (explained[of] || call.Code == http.StatusNotFound) {
+			continue
+		}
+		if replaces && strings.HasPrefix(call.Name, pullPods) {
 			continue
 		}
 		if slices.Contains([]string{"create", "delete", "deletecollection"}, call.Verb) {
