@@ -16,10 +16,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 )
 
-// How late the status may be. A node that becomes unready is reported after at most 10 s; the rest is a margin for a
-// busy machine.
+// How late the status may be. A node that becomes unready is reported after at most 10 s, and counts as ready until
+// then, also for a status that becomes Ready. The rest is a margin for a busy machine.
 const (
-	becomesLate = 8 * time.Second
+	becomesLate = 15 * time.Second
 	staysLate   = 25 * time.Second
 )
 
