@@ -60,6 +60,7 @@ func TestGlossary(t *testing.T) {
 	g.Expect(len(rows)).To(And(BeNumerically(">", mostTerms/2), BeNumerically("<=", mostTerms)))
 	g.Expect(unused(rows, code.String())).To(BeEmpty())
 
-	seeded := glossary("\n## Glossary\n\n| word | meaning |\n|---|---|\n| node plan | a |\n| pass, flight | b |\n## Next\n| no | c |\n")
+	seeded := glossary("\n## Glossary\n\n| word | meaning |\n|---|---|\n" +
+		"| node plan | a |\n| pass, flight | b |\n## Next\n| no | c |\n")
 	g.Expect(unused(seeded, "// The pass reads a NodePlan.")).To(Equal([]string{"flight"}))
 }

@@ -138,8 +138,8 @@ func (m *memory) remaining(node string, now time.Time) time.Duration {
 	return max(0, m.failures[node].until.Sub(now))
 }
 
-// noteReplaced remembers the transition of an Event about an annotation that is replaced, and reports whether it differs
-// from that of the last such Event about the node.
+// noteReplaced remembers the transition of an Event about an annotation that is replaced, and reports whether it
+// differs from that of the last such Event about the node.
 func (m *memory) noteReplaced(node, transition string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

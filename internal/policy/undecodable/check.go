@@ -24,8 +24,8 @@ const QuantityBounds = "at most 20 digits on each side of the point and an expon
 
 const mantissa = `^[+-]?([0-9]{1,20}([.][0-9]{0,20})?|[.][0-9]{1,20})`
 
-// decodable matches the quantities that are decoded: also exponents up to 99, which the CRD of NVIDIA's operator admits.
-// The time that Kubernetes' decoder takes grows with the value of the exponent, without a bound.
+// decodable matches the quantities that are decoded: also exponents up to 99, which the CRD of NVIDIA's operator
+// admits. The time that Kubernetes' decoder takes grows with the value of the exponent, without a bound.
 var decodable = regexp.MustCompile(mantissa + `([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`)
 
 // Problem is a field that cannot be decoded.

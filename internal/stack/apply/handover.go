@@ -109,8 +109,8 @@ func (a *Applier) deletePropagated(
 	return client.IgnoreNotFound(err)
 }
 
-// ReplaceOwner makes this owner the only one of an object that was read from the API server. It fails with a conflict if
-// the object has changed since.
+// ReplaceOwner makes this owner the only one of an object that was read from the API server. It fails with a conflict
+// if the object has changed since.
 func (a *Applier) ReplaceOwner(ctx context.Context, object client.Object, owner metav1.OwnerReference) error {
 	before, isObject := object.DeepCopyObject().(client.Object)
 	if !isObject {

@@ -11,7 +11,8 @@ import (
 
 // needsProbeScript reports whether pods may mount the script with which NVIDIA's operator probes drivers, of the
 // ConfigMap labels.ProbeScript: those of this template, or remaining pods of an earlier one. Such a pod needs it to
-// restart after a reboot. The DaemonSet status counts only pods of the current template; all others may be of any earlier one.
+// restart after a reboot. The DaemonSet status counts only pods of the current template; all others may be of any
+// earlier one.
 func needsProbeScript(ds *appsv1.DaemonSet) bool {
 	if mountsProbeScript(&ds.Spec.Template.Spec) {
 		return true

@@ -387,7 +387,8 @@ func called(verb, resource string, code int32) *builder {
 
 // creates is a creation of a pod that the operator requests.
 func (s *builder) creates(name string) *builder {
-	s.run.Calls = append(s.run.Calls, cluster.Call{Verb: "create", Resource: "pods", Namespace: "ns", Name: name, Code: 201})
+	s.run.Calls = append(s.run.Calls,
+		cluster.Call{Verb: "create", Resource: "pods", Namespace: "ns", Name: name, Code: 201})
 	return s
 }
 
