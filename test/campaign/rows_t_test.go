@@ -54,10 +54,10 @@ func managerRows() []row {
 			)},
 		{id: "T4", what: "the times that the operator stores on a node are invalid", sample: 1, points: badTimes()},
 		{id: "T5", what: "operators of two releases simultaneously", sample: 1, points: fixed(
-			// Either may lead, so that the final images are those of one or the other.
+			// Either may lead, so that the final images and versions are those of one or the other.
 			point{name: "G", workload: specChange, options: options{operators: 2, args: elect, differs: true, after: oneWrites},
 				faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: setOtherRelease}}}},
-			point{name: "rest", workload: rest, options: options{operators: 2, args: elect},
+			point{name: "rest", workload: rest, options: options{operators: 2, args: elect, differs: true},
 				faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: followOtherRelease}},
 					{When: When{Moment: Ready}, What: Terminate}}},
 		)},
