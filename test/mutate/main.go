@@ -138,12 +138,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func (r *runner) inPackages(ctx context.Context) error {
-	lanes, ctx := errgroup.WithContext(ctx)
+	lanes, running := errgroup.WithContext(ctx)
 	lanes.SetLimit(max(1, r.lanes))
 	for _, l := range r.shuffle(r.world.packages) {
-		lanes.Go(func() error { return r.inPackage(ctx, l) })
+		if running.Err() != nil {
+			break
+		}
+		lanes.Go(func() error { return r.inPackage(running, l) })
 	}
-	return lanes.Wait()
+	return cmp.Or(lanes.Wait(), ctx.Err())
 }
 
 // random returns the numbers that a purpose gets of the seed: a package has the same ones whichever others are chosen.
@@ -275,13 +278,16 @@ func (r *runner) generate(l *listed) (*loaded, []*mutant, error) {
 // importersOf returns the packages whose tests judge the mutants of a package, too: the nearest first, and of these the
 // ones that import the least.
 func (r *runner) importersOf(p *loaded) []*listed {
+	if r.importers == 0 {
+		return nil
+	}
 	type importer struct {
 		*listed
 		distance, imports int
 	}
 	var all []importer
 	for _, l := range r.world.packages {
-		if r.importers == 0 || l.ImportPath == p.ImportPath || !l.hasTests() {
+		if l.ImportPath == p.ImportPath || !l.hasTests() {
 			continue
 		}
 		distances := r.world.distances(l)

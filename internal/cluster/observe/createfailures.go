@@ -101,7 +101,8 @@ func (c *CreateFailures) Refresh(ctx context.Context, daemonSets map[string]*app
 	return wait, err
 }
 
-// trackShortages returns the DaemonSets with missing pods, by name, and whether a check of one of them is due.
+// trackShortages records since when pods of DaemonSets are missing. It returns these DaemonSets by name, and whether a
+// check of one of them is due.
 func (c *CreateFailures) trackShortages(
 	daemonSets map[string]*appsv1.DaemonSet, now time.Time,
 ) (short map[string]*appsv1.DaemonSet, due bool) {

@@ -138,8 +138,8 @@ func TestPoolInConflictWithRuntimesIsHeld(t *testing.T) {
 	}
 }
 
-// A driver that waits for OpenShift's configuration, which could not be read, does not count as invalid: nobody has to
-// change the spec.
+// While OpenShift's configuration cannot be read, the driver is in the state Error, not Invalid: the spec is right, and
+// the read is retried.
 func TestAFailedReadMakesNoOperandInvalid(t *testing.T) {
 	g := NewWithT(t)
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), OpenShiftUnread: "timeout"}
