@@ -105,8 +105,8 @@ var toolkitFiles = map[string]string{
 
 // installed is what there is of the toolkit on a machine.
 type installed struct {
-	// Files are those of the toolkit with their kinds. PID says of the PID file whose number it has, and whether it is
-	// locked: NVIDIA's toolkit loses its lock at a garbage collection, and the variable GOGC makes that come soon.
+	// Files are those of the toolkit with their kinds. PID says of the PID file whose number it has, and, if that is not
+	// the toolkit's own, whether it is locked: NVIDIA's toolkit loses its lock at some garbage collection, or at none.
 	Files map[string]string
 	PID   string
 	// Added are the settings that the drop-in adds to the configuration, and Kept reports whether that is as before.
@@ -254,8 +254,7 @@ func (i *installing) variables(manifest string) []string {
 		"RUNTIME_CONFIG=/"+mainConfig, "CONTAINERD_CONFIG=/"+mainConfig, "RUNTIME_DROP_IN_CONFIG=/"+dropIn,
 		"RUNTIME_DROP_IN_CONFIG_HOST_PATH=/"+dropIn, "RUNTIME_SOCKET="+socket, "CONTAINERD_SOCKET="+socket,
 		// gpu-node reads these from the marker.
-		"NVIDIA_DRIVER_ROOT=/run/nvidia/driver", "DRIVER_ROOT_CTR_PATH="+i.root, "NVIDIA_DEV_ROOT=/", "DEV_ROOT_CTR_PATH=/",
-		"GOGC=1")
+		"NVIDIA_DRIVER_ROOT=/run/nvidia/driver", "DRIVER_ROOT_CTR_PATH="+i.root, "NVIDIA_DEV_ROOT=/", "DEV_ROOT_CTR_PATH=/")
 }
 
 func (i *installing) startContainerd() {
@@ -323,7 +322,7 @@ func (i *installing) found(p *process) installed {
 	return found
 }
 
-// pid says whose number the PID file has, and whether it is locked; empty without it.
+// pid returns whose number the PID file has, and whether it is locked unless it is the toolkit's own; empty without it.
 func (i *installing) pid(p *process) string {
 	i.t.Helper()
 	g := NewWithT(i.t)
@@ -338,7 +337,7 @@ func (i *installing) pid(p *process) string {
 	case "":
 		whose = "none"
 	case fmt.Sprintln(p.Process.Pid):
-		whose = "its own"
+		return "its own"
 	}
 	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		whose += ", locked"
