@@ -36,7 +36,8 @@ func TestDrainSteps(t *testing.T) { //nolint:gocyclo // It is a table with its l
 		message, request      string
 		uncordons, triesLater bool
 	}{
-		"evicts": {action: ActionEvict},
+		"evicts":                       {action: ActionEvict},
+		"all that it evicts is ending": {change: func(n *Node) { n.Workload.Users[0].Ending = true }},
 		"reports what blocks it": {
 			change:  blocked,
 			action:  ActionLayout,

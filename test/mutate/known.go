@@ -14,23 +14,31 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/resultfile"
 )
 
-// knownRows are the results of packages, kept so that a run that was interrupted is continued. The methods of nil do
-// nothing.
+// knownRows are the last results of packages, kept so that a run that was interrupted is continued. The methods of nil
+// do nothing.
 type knownRows struct {
 	*resultfile.File[string, *row]
-	choice string
+	seed    uint64
+	mutants int
+	commit  string
 }
 
-// openRows reads the results of runs of this program with the same choice of mutants, at this commit.
+// openRows reads the results of earlier runs of this program.
 func openRows(c *choice) (*knownRows, error) {
 	dir := filepath.Join(".cache", "mutations")
-	file, err := resultfile.Open(dir, func(r *row) string { return r.Choice + " " + r.Package })
-	commit := resultfile.Commit(".")
-	return &knownRows{file, fmt.Sprintf("commit `%s`, seed %d, %d mutants a package", commit, c.seed, c.mutants)}, err
+	file, err := resultfile.Open(dir, func(r *row) string { return rowKey(r.Seed, r.Package) })
+	return &knownRows{file, c.seed, c.mutants, resultfile.Commit(".")}, err
 }
 
+func rowKey(seed uint64, pkg string) string { return fmt.Sprint(seed, " ", pkg) }
+
+// has reports whether a package was judged at this commit, with as many mutants.
 func (k *knownRows) has(pkg string) bool {
-	return k != nil && k.Of(k.choice+" "+pkg) != nil
+	if k == nil {
+		return false
+	}
+	r := k.Of(rowKey(k.seed, pkg))
+	return r != nil && r.Commit == k.commit && r.Mutants == k.mutants
 }
 
 // add keeps the result of a package. One that the time limit cut short is tried again.
@@ -38,7 +46,7 @@ func (k *knownRows) add(r *row) error {
 	if k == nil || r.Untried > 0 {
 		return nil
 	}
-	r.Choice = k.choice
+	r.Seed, r.Mutants, r.Commit = k.seed, k.mutants, k.commit
 	return k.Add(r)
 }
 
@@ -52,21 +60,28 @@ func (k *knownRows) writeReport(c *choice) error {
 		return fmt.Errorf("read the document for the table: %w", err)
 	}
 	rows := slices.SortedFunc(maps.Values(k.All()), func(a, b *row) int { return cmp.Compare(a.Package, b.Package) })
-	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.Choice != k.choice })
+	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.Seed != k.seed })
 	var suites []string
+	earlier := map[string]int{}
 	for _, r := range rows {
 		if r.Suites {
 			suites = append(suites, r.Package)
 		}
+		if r.Commit != k.commit {
+			earlier[r.Commit]++
+		}
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n## Mutants\n\nChanges of the code in one place, and whether a test of the package or of one "+
-		"that imports it fails ([development.md](development.md#mutants)).\n\n%s, %s, %d cores.", capital(k.choice),
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
+		"that imports it fails ([development.md](development.md#mutants)).\n\nCommit `%s`, seed %d, %s, %d cores.", k.commit,
+		k.seed, time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
 	if len(suites) > 0 {
 		fmt.Fprintf(&text, " The suites on an API server judged %s, too.", strings.Join(suites, ", "))
 	}
 	text.WriteString("\n")
+	for _, commit := range slices.Sorted(maps.Keys(earlier)) {
+		fmt.Fprintf(&text, "\n%d of the packages were last judged at commit `%s`.\n", earlier[commit], commit)
+	}
 	writeTable(&text, rows)
 	text.WriteString("\n")
 	after := resultfile.ReplacePart(document, "mutants", "make test-mutations", text.String())
@@ -75,5 +90,3 @@ func (k *knownRows) writeReport(c *choice) error {
 	}
 	return nil
 }
-
-func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -13,8 +13,10 @@ type row struct {
 	Untried                      int `json:",omitempty"`
 	// Suites: the tests that -short leaves out have judged, too.
 	Suites bool `json:",omitempty"`
-	// Choice is what was chosen, and at which commit.
-	Choice string
+	// Seed and Mutants are what was chosen, at this commit.
+	Seed    uint64
+	Mutants int
+	Commit  string
 }
 
 func (r *row) count(v verdict) {

@@ -102,7 +102,7 @@ func TestOverview(t *testing.T) {
 				ObservedGeneration: 2,
 			}},
 			Nodes: []v1.NodeStatus{
-				{Name: "listed", GPUs: &v1.NodeGPUs{Total: 8, Usable: 6}, Upgrade: &v1.NodeUpgradeStatus{State: "upgrade-failed"}},
+				{Name: "listed", GPUs: &v1.NodeGPUs{Total: 8, Usable: 5}, Upgrade: &v1.NodeUpgradeStatus{State: "upgrade-failed"}},
 				{Name: "waiting"},
 			},
 			Upgrade: upgrade,
@@ -117,7 +117,7 @@ func TestOverview(t *testing.T) {
 		Policy: &overview.Policy{
 			Name: "active", Ready: "False", Reason: "OperandFailed", Message: "1 of 6", Upgrade: upgrade,
 		},
-		Summary: overview.Summary{Nodes: 7, ReadyNodes: 4, GPUs: 37, UsableGPUs: 26, FreeGPUs: &free},
+		Summary: overview.Summary{Nodes: 7, ReadyNodes: 4, GPUs: 37, UsableGPUs: 25, FreeGPUs: &free},
 		Nodes: []overview.Node{
 			{
 				Name: "broken", Ready: "False", Since: &since, Stage: "Driver", Operand: "driver", Reason: "CrashLoopBackOff",
@@ -132,7 +132,7 @@ func TestOverview(t *testing.T) {
 			{Name: "added", Ready: "Unknown", Message: "the operator has not reported on the node"},
 			{
 				Name: "listed", Ready: "True", Since: &since, Stage: "Validated", Message: "GPUs can be used",
-				GPUs: overview.GPUs{Total: 8, Usable: 6}, Upgrade: "upgrade-failed", Health: "NVLinkError", Cordoned: true,
+				GPUs: overview.GPUs{Total: 8, Usable: 5}, Upgrade: "upgrade-failed", Health: "NVLinkError", Cordoned: true,
 				Resources: []overview.Resource{offers(gpu, 8, 8)},
 			},
 			{

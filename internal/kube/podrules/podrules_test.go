@@ -37,6 +37,10 @@ const impossible = `
   spec.toolkit.resources: huge pages need cpu or memory
 {"toolkit":{"resources":{"limits":{"hugepages-2Mi":"3Mi","cpu":"1"}}}}
   spec.toolkit.resources.limits[hugepages-2Mi]: 3Mi is not a multiple
+{"toolkit":{"resources":{"limits":{"hugepages-0":"4Mi","cpu":"1"}}}}
+  spec.toolkit.resources.limits[hugepages-0]: 4Mi is not a multiple
+{"toolkit":{"resources":{"limits":{"hugepages-1500m":"4","cpu":"1"}}}}
+  spec.toolkit.resources.limits[hugepages-1500m]: 4 is not a multiple
 {"toolkit":{"resources":{"requests":{"hugepages-2Mi":"4Mi","cpu":"1"}}}}
   spec.toolkit.resources.requests[hugepages-2Mi]: needs the same limit
 {"migManager":{"containerResources":[{"name":"a","requests":{"memory":"2"},"limits":{"memory":"1"}}]}}
@@ -207,6 +211,8 @@ func TestWhatPodsCanHave(t *testing.T) {
 		`{"daemonsets":{"annotations":{"container.apparmor.security.beta.kubernetes.io/a":"runtime/default"}}}`,
 		`{"daemonsets":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"0"}}}`,
 		`{"daemonsets":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"50"}}}`,
+		`{"daemonsets":{"podSecurityContext":{"seLinuxChangePolicy":"Recursive"}}}`,
+		`{"daemonsets":{"podSecurityContext":{"seLinuxChangePolicy":"MountOption"}}}`,
 		`{"daemonsets":{"podSecurityContext":{"supplementalGroupsPolicy":"Merge"}}}`,
 		`{"daemonsets":{"podSecurityContext":{"supplementalGroupsPolicy":"Strict"}}}`,
 		`{"daemonsets":{"priorityClassName":"a.b-c"}}`,

@@ -147,9 +147,14 @@ func TestExpectedLayout(t *testing.T) {
 				To(Equal([]string{test.layout, test.config, test.socket}))
 			g.Expect(validation.IsValidLabelValue(layout.Name)).To(BeEmpty())
 			hooks, dropIn := "/run/containers/oci/hooks.d", "/etc/containerd/conf.d/99-nvidia.toml"
+			source, executable := "", ""
 			switch test.layout {
 			case "":
 				hooks, dropIn = "", ""
+			case "microk8s":
+				source = "file=/host/var/snap/microk8s/current/args/containerd.toml"
+			case "gke", "containerd-file":
+				source = "file"
 			case "docker":
 				dropIn = ""
 			case "crio":
@@ -157,11 +162,13 @@ func TestExpectedLayout(t *testing.T) {
 			case "openshift":
 				dropIn = "/etc/crio/crio.conf.d/99-nvidia.conf"
 			case "k0s":
-				dropIn = "/etc/k0s/containerd.d/nvidia.toml"
+				dropIn, executable = "/etc/k0s/containerd.d/nvidia.toml", "/var/lib/k0s/bin/containerd"
 			case "k3s", "rke2":
 				dropIn = "/var/lib/rancher/" + test.layout + "/agent/etc/containerd/config-v3.toml.d/99-nvidia.toml"
+				source = "file=/host" + test.config
 			}
-			g.Expect([]string{layout.HooksDir, layout.DropIn}).To(Equal([]string{hooks, dropIn}))
+			g.Expect([]string{layout.HooksDir, layout.DropIn, layout.ConfigSource, layout.Executable}).
+				To(Equal([]string{hooks, dropIn, source, executable}))
 			g.Expect(layout.FindsToolkit).To(Equal(test.layout == "k3s" || test.layout == "rke2"))
 		})
 	}

@@ -2,6 +2,8 @@ package readiness_test
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -60,21 +62,9 @@ func TestMissingPod(t *testing.T) {
 			tolerations: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}},
 			want:        untolerated("b:NoSchedule"),
 		},
-		"cordoned": {
-			taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", "", noSchedule)},
-			want:   pending,
-		},
 		"cordoned with a value": {
 			taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", "a", noSchedule)},
 			want:   pending,
-		},
-		"under pressure": {
-			taints: []corev1.Taint{
-				taint("node.kubernetes.io/disk-pressure", "", noSchedule),
-				taint("node.kubernetes.io/memory-pressure", "", noSchedule),
-				taint("node.kubernetes.io/pid-pressure", "", noSchedule),
-			},
-			want: pending,
 		},
 		"not ready": {
 			taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "", noExecute)},
@@ -144,6 +134,35 @@ func TestMissingPod(t *testing.T) {
 				To(Equal(readiness.Verdict{State: readiness.Progressing, Reason: reason, Message: test.want}))
 			g.Expect(ds.Spec.Template.Spec.Tolerations).To(Equal(test.tolerations), "the cached object is not modified")
 		})
+	}
+}
+
+// The controller adds these tolerations, with one effect each. The one for the network is for pods of the host's.
+func TestTaintsThatAllDaemonSetsTolerate(t *testing.T) {
+	for key, tolerated := range map[string]corev1.TaintEffect{
+		"node.kubernetes.io/not-ready":           corev1.TaintEffectNoExecute,
+		"node.kubernetes.io/unreachable":         corev1.TaintEffectNoExecute,
+		"node.kubernetes.io/disk-pressure":       corev1.TaintEffectNoSchedule,
+		"node.kubernetes.io/memory-pressure":     corev1.TaintEffectNoSchedule,
+		"node.kubernetes.io/pid-pressure":        corev1.TaintEffectNoSchedule,
+		"node.kubernetes.io/unschedulable":       corev1.TaintEffectNoSchedule,
+		"node.kubernetes.io/network-unavailable": corev1.TaintEffectNoSchedule,
+	} {
+		for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
+			for _, host := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s:%s, host's network %v", key, effect, host), func(t *testing.T) {
+					ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "driver"}}
+					ds.Spec.Template.Spec.HostNetwork = host
+					node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: key, Effect: effect}}}}
+					node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+					want := "UntoleratedTaint"
+					if effect == tolerated && (host || !strings.HasSuffix(key, "network-unavailable")) {
+						want = "PodMissing"
+					}
+					NewWithT(t).Expect(readiness.MissingPod(ds, node).Reason).To(Equal(want))
+				})
+			}
+		}
 	}
 }
 

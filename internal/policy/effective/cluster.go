@@ -62,9 +62,6 @@ func (s Spec) MaxUnavailable(discovers bool) intstr.IntOrString {
 
 // allowsAny reports whether a number or percentage is above 0.
 func allowsAny(given *intstr.IntOrString) bool {
-	if given == nil {
-		return false
-	}
 	count, err := intstr.GetScaledValueFromIntOrPercent(given, 100, true)
 	return err == nil && count > 0
 }

@@ -24,6 +24,7 @@ func TestForNodePool(t *testing.T) {
 				Version:          "580.95.05",
 				ImagePullSecrets: []string{"base"},
 			},
+			PlacementSpec: v1.PlacementSpec{Labels: v1.Labels{"team": "base", "tier": "gpu"}},
 			UpgradePolicy: &v1.DriverUpgradePolicySpec{
 				MaxParallelUpgrades: new(int32(3)),
 				Drain:               &v1.DrainSpec{Enable: new(true), PodSelector: "a=b"},
@@ -71,6 +72,14 @@ func TestForNodePool(t *testing.T) {
 					Repository: "a.b/c", Version: "v2", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"pool"},
 				}}
 			},
+		},
+		"labels and annotations": {
+			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{
+				Labels: v1.Labels{"team": "pool"}, Annotations: v1.Annotations{"a": "b"},
+			}},
+			want: driver(func(d *v1.DriverSpec) {
+				d.Labels, d.Annotations = v1.Labels{"team": "pool", "tier": "gpu"}, v1.Annotations{"a": "b"}
+			}),
 		},
 		"modules": {
 			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{

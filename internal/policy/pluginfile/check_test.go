@@ -29,7 +29,8 @@ func TestCheck(t *testing.T) {
 		"flags alone": {text: "version: v1\nflags: {migStrategy: mixed, plugin: {deviceIDStrategy: uuid, " +
 			"sharedDevicesAllocationPolicy: packed}, gfd: {noTimestamp: true}, failOnInitError: true}\n"},
 		"all other blocks": {text: "version: v1\nimex: {channelIDs: [0], required: true}\nhealth: {disabled: false, " +
-			"criticalXIDs: all}\nresources: {gpus: []}\n"},
+			"eventTypes: [xid], ignoredXIDs: [13], criticalXIDs: all}\nresources: {gpus: []}\n"},
+		"lists of resources in any case": {text: "version: v1\nresources: {GPUs: [], Migs: []}\n"},
 		"sharing below flags": {
 			text: "version: v1\nflags:\n  renameByDefault: true\n  timeSlicing: {}\n", want: problems{
 				ignored(3, "flags.renameByDefault is ignored: move it below sharing.timeSlicing or sharing.mps"),

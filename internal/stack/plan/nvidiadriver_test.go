@@ -202,16 +202,27 @@ func TestDriverOfANodePoolExcludesNVIDIADrivers(t *testing.T) {
 // An object that is refused gives new nodes no driver, also if its driver equals that of the spec, whose DaemonSet
 // other nodes have.
 func TestRefusedNVIDIADriver(t *testing.T) {
-	refused := object("a", "a", "")
-	refused.Refused = operand.Refuse(v1.ReasonNotSupportedYet, "driverType vgpu-host-manager is not supported yet")
-	decisions := plan.Decide(catalogue(t), withDrivers(refused, object("b", "b", "")))
-	changes := decisions.NodeLabels(withLabels(ubuntu("n"), "team", "a"), map[string]string{}, plan.ReadyPods{})
-	if _, labelled := changes["nvidia.com/gpu.deploy.driver"]; labelled {
-		t.Error("a node of a refused object gets a driver")
+	unsupported, incomplete := object("a", "a", ""), object("a", "a", "")
+	unsupported.Refused = operand.Refuse(v1.ReasonNotSupportedYet, "driverType vgpu-host-manager is not supported yet")
+	own := incomplete.Spec.Driver.DeepCopy()
+	own.SecretEnv = "missing"
+	incomplete.Spec.Driver, incomplete.Driver.SecretEnv = own, own.SecretEnv
+	for name, refused := range map[string]operand.NVIDIADriver{
+		"not supported": unsupported, "names a missing Secret": incomplete,
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := withDrivers(refused, object("b", "b", ""))
+			in.Contents = map[operand.Reference]operand.Content{}
+			decisions := plan.Decide(catalogue(t), in)
+			changes := decisions.NodeLabels(withLabels(ubuntu("n"), "team", "a"), map[string]string{}, plan.ReadyPods{})
+			if _, labelled := changes["nvidia.com/gpu.deploy.driver"]; labelled {
+				t.Error("a node of a refused object gets a driver")
+			}
+			nodes := []nodeinfo.Facts{withLabels(ubuntu("n"), "team", "a"), withLabels(ubuntu("m"), "team", "b")}
+			expectDrivers(t, plan.Compute(decisions, nil, nodes),
+				map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, false)
+		})
 	}
-	nodes := []nodeinfo.Facts{withLabels(ubuntu("n"), "team", "a"), withLabels(ubuntu("m"), "team", "b")}
-	expectDrivers(t, plan.Compute(decisions, nil, nodes),
-		map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, false)
 }
 
 // What spec.driver has does not hold the drivers of objects: neither a missing Secret nor a wrong variable.
