@@ -3,8 +3,7 @@
 // pod is replaced needlessly, and package apply writes them. Packages nvidiadriver and drivertoolkit decide the same
 // for drivers.
 //
-// All are pure but apply, which is the only writer of the stack's objects. Rooms about nodes, removal and takeover may
-// import them.
+// All are pure but apply, which is the only writer of the stack's objects.
 //
 // Begin with package plan.
 package stack

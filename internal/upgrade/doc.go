@@ -12,5 +12,5 @@
 // # Room
 //
 // The folder gpuuse decides which pods use GPUs: those that keep a node from its upgrade, a new MIG layout or its
-// removal. The rooms node, cluster and removal import both. Begin with Cluster.Plan.
+// removal. Begin with Cluster.Plan.
 package upgrade

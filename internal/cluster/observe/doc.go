@@ -2,6 +2,8 @@
 // objects that the spec refers to; for a node its facts and the operands' pods, by an index of the informer of pods.
 // Package cachefilter trims what the manager's cache stores.
 //
-// It makes no decisions and no writes. Objects come from caches and are shared: callers must not modify them. Only
-// create failures, the schema of the ClusterPolicy CRD, pods that use GPUs, and orphans are read from the API server.
+// It writes nothing. Objects come from caches and are shared: callers must not modify them. What is rare or large is
+// read from the API server: create failures, the schema of the ClusterPolicy CRD, which it compares with its own
+// (schema.go), pods that use GPUs or that the kubelet refused, resource claims, drivers of NVIDIA's operator, logs of
+// the MIG manager, and orphans.
 package observe

@@ -1,4 +1,4 @@
-// Package requeue has the event handlers and helpers by which both controllers schedule their next pass or reconcile.
+// Package requeue has the event handlers and helpers by which controllers schedule their next pass or reconcile.
 // It must not read or write objects.
 package requeue
 

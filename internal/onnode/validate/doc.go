@@ -1,5 +1,5 @@
 // Package validate validates a part of the GPU stack on this node, with retries, and then writes the marker for which
-// the containers of other operands wait. It is the only writer of the markers in labels.ValidationsDir.
+// the containers of other operands wait. The markers of what is probed alone are written by package probe.
 //
 // run.go is the loop that all components share. A driver is validated in parts: driver.go finds it and has the order,
 // smi.go runs nvidia-smi and explains its exit codes, gpus.go parses its output, kernel.go reads sysfs and procfs,

@@ -1,6 +1,6 @@
 // Package effective has the defaults of the ClusterPolicy: what each field means that a policy leaves out.
 // They are filled in when a policy is used and never stored, so that a policy reads back as it was applied, and
-// a later release may choose better ones. It is pure, and imports the types of the API alone.
+// a later release may choose better ones. It is pure, and imports the types of the API and package labels alone.
 //
 // The functions read as tables: a line for each field, with its default and the source. NVIDIA: how NVIDIA's
 // operator treats an absent field; where its chart sets another value, the comment has it. Own: a field or a

@@ -1,2 +1,2 @@
-// Package nvidiadriver converts NVIDIADriver objects into node pools of a ClusterPolicy. It is pure.
+// Package nvidiadriver converts NVIDIADriver objects into node pools of a ClusterPolicy, and back. It is pure.
 package nvidiadriver
