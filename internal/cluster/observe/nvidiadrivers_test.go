@@ -51,4 +51,13 @@ func TestUpdatesOfNVIDIADriversThatCount(t *testing.T) {
 	if differs(object, object) || !differs(object, other) || !differs(1, object) || !differs(object, 1) {
 		t.Error("an update counts if it changes an object, or if it is not of objects that can be compared")
 	}
+	// The status of the later one is the operator's own.
+	own := NewNVIDIADrivers(nil, nil, nil, func(d *v1alpha1.NVIDIADriver) bool { return d.Status.State != "" })
+	written := &v1alpha1.NVIDIADriver{Status: v1alpha1.NVIDIADriverStatus{State: v1alpha1.StateReady}}
+	if own.Differs(object, written) || !own.Differs(written, object) {
+		t.Error("the status that the operator writes is no change, and that of another client is one")
+	}
+	if kind := own.Object.GetObjectKind().GroupVersionKind(); kind != v1alpha1.NVIDIADriverKind {
+		t.Errorf("%s is watched", kind)
+	}
 }

@@ -232,6 +232,10 @@ func TestErrorsStateWhatCouldNotBeRead(t *testing.T) {
 			_, err := observe.RefusedPods(t.Context(), failing(all), "a", "gpu-operator", now)
 			return err
 		},
+		"listing pods": func() error {
+			_, err := observe.HasUnlabelledPod(t.Context(), failing(all), "gpu-operator", nil)
+			return err
+		},
 		"listing ClusterPolicies": func() error {
 			_, _, err := observe.Policies(t.Context(), failing(all))
 			return err

@@ -13,6 +13,34 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
+func TestSelectorsOfUpgrades(t *testing.T) {
+	for name, test := range map[string]struct {
+		jobs, drain v1.PodSelector
+		want        string
+	}{
+		"both":                 {"a=b", "c=d", ""},
+		"neither":              {},
+		"a wrong one of jobs":  {"a in", "c=d", "correct x.waitForCompletion.podSelector: "},
+		"a wrong one of drain": {"a=b", "c in", "correct x.drain.podSelector: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			spec := effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
+				WaitForCompletion: &v1.WaitForCompletionSpec{PodSelector: test.jobs},
+				Drain:             &v1.DrainSpec{PodSelector: test.drain},
+			}}}).Driver.UpgradePolicy
+			policy, err := observe.UpgradePodPolicy("gpu-operator", "x", spec)
+			if test.want != "" {
+				g.Expect(err).To(MatchError(HavePrefix(test.want)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(policy.Jobs != nil).To(Equal(test.jobs != ""))
+			g.Expect(policy.DrainSelector != nil).To(Equal(test.drain != ""))
+		})
+	}
+}
+
 func TestUpgradePolicy(t *testing.T) {
 	seconds := func(n int32) *v1.TimeoutSeconds { return new(v1.TimeoutSeconds(n)) }
 	spec := func(on bool, selector string) v1.DriverUpgradePolicySpec {

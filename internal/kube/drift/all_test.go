@@ -72,6 +72,9 @@ spec:
 		Difference{pod + "tolerations[1].effect", "NoSchedule", nil},
 	))
 	g.Expect(All(&unstructured.Unstructured{Object: object(intent)}, object(intent))).To(BeEmpty())
+	unnamed := object("{spec: {template: {spec: {imagePullSecrets: [{}]}}}}")
+	named := object("{spec: {template: {spec: {imagePullSecrets: [{name: a}]}}}}")
+	g.Expect(All(&unstructured.Unstructured{Object: unnamed}, named)).To(BeEmpty())
 	g.Expect(Between(object("{a: {b: 1, c: []}, d: x}"), object("{a: {b: 2}, e: y}"))).To(ConsistOf(
 		HaveField("Path", "a.b"), HaveField("Path", "d"), HaveField("Path", "e")))
 }

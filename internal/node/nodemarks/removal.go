@@ -59,9 +59,9 @@ func (r *Removal) endUpgrade() {
 	r.Uncordon = err == nil && record.UID == r.node.UID && record.Cordoned && r.node.Spec.Unschedulable
 }
 
-// endDrain adds the removal of what was done to change the MIG layout.
+// endDrain adds the removal of what was done to change the MIG layout, but for its record: that goes with the ones of
+// driver upgrades (DropUpgrade), or with all annotations of the operator (HandBack).
 func (r *Removal) endDrain() {
-	r.forget(r.node, labels.MIGDrain)
 	drain, err := upgrade.DecodeDrain(r.node.Annotations[labels.MIGDrain])
 	if err == nil && drain.Cordons(r.node.UID) && r.node.Spec.Unschedulable {
 		r.Uncordon = true

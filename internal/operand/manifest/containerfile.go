@@ -57,11 +57,11 @@ func addVolumes(pod *corev1.PodSpec, volumes []corev1.Volume) error {
 func decodeContainer(file string, text []byte) (containerFile, error) {
 	var found containerFile
 	if err := yaml.UnmarshalStrict(text, &found); err != nil {
-		return found, err
+		return containerFile{}, err
 	}
 	all := slices.Concat(found.InitContainers, found.Containers)
 	if len(all) != 1 || all[0].Name+".yaml" != path.Base(file) {
-		return found, errors.New("the file must have one container, with the name of the file")
+		return containerFile{}, errors.New("the file must have one container, with the name of the file")
 	}
 	return found, nil
 }

@@ -16,7 +16,8 @@ func TestMIGLayouts(t *testing.T) {
 		text string
 		want []string
 	}{
-		"all disabled": {text: head + "  - {devices: all, mig-enabled: false}\n"},
+		"all disabled":         {text: head + "  - {devices: all, mig-enabled: false}\n"},
+		"disabled, no profile": {text: head + "  - {devices: all, mig-enabled: false, mig-devices: {}}\n"},
 		"profiles": {text: head + "  - devices: [0, 1]\n    device-filter: [\"0x233010DE\"]\n    mig-enabled: true\n" +
 			"    mig-devices: {1g.10gb: 7, 1g.10gb+me: 1}\n"},
 		"a YAML 1.1 yes": {text: head + "  - {devices: all, mig-enabled: Yes, mig-devices: {1g.10gb: 7}}\n"},
