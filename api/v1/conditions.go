@@ -255,7 +255,8 @@ const (
 	// feature.node.kubernetes.io/kernel-version.full.
 	ReasonFactsMissing = "FactsMissing"
 	// ReasonDriverToolkitMissing: OpenShift provides no driver toolkit image for the node's release of Red Hat CoreOS.
-	// Cause: the ImageStream driver-toolkit in namespace openshift has no tag for the release, or cannot be read.
+	// Cause: the ImageStream driver-toolkit in namespace openshift is missing or cannot be read, or has no tag with a
+	// usable image for the release.
 	// Remedy: add the tag, or set spec.operator.use_ocp_driver_toolkit to false on entitled hosts, or use
 	// spec.driver.usePrecompiled.
 	ReasonDriverToolkitMissing = "DriverToolkitMissing"

@@ -47,8 +47,9 @@ type NodePoolSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9][-a-z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="keys must be label keys, such as team or example.com/team"
 type NodePoolSelector map[string]LabelValue
 
-// NodePoolDriverSpec overrides spec.driver, field by field. A list that is not empty replaces that of spec.driver;
-// labels and annotations are added to it.
+// NodePoolDriverSpec overrides spec.driver field by field, and spec.gds and spec.gdrcopy. A list that is not empty, a
+// probe, a full image reference and the object with the licence replace those of the spec as a whole; labels and
+// annotations are added to it.
 type NodePoolDriverSpec struct {
 	// UsePrecompiled uses an image with kernel modules for the kernel of each node. Default that of spec.driver.
 	// +optional

@@ -38,8 +38,8 @@ operands, or labels and conditions of nodes. Where the operator runs, delete the
 same, and cleans up the nodes' hosts.
 
 It deletes the ClusterPolicies, then the operands, each after those that need it, then the other objects of the stack
-and all NVIDIADrivers. It removes from nodes the labels, annotations, taints and the condition of the operator, and the
-cordon of a driver upgrade, and takes the finalizer off the ClusterPolicies last. What others have written stays. It
+and all NVIDIADrivers. It removes from nodes the labels, annotations, taints and conditions of the operator, and its
+cordons, and takes the finalizer off the ClusterPolicies last. What others have written stays. It
 prints first what it will do, and can be repeated.
 
 It does nothing while an operator runs or while pods use GPUs of the nodes concerned, which it names. --force removes

@@ -1,7 +1,7 @@
 // Package operand defines operands and their Catalogue: data and pure functions from the spec to decisions and
-// instances. It never uses a client. plan and render derive from the Catalogue the order of application, the waits on
-// the node, the node labels and the stages of a node. What depends on nodes alone is in nodeinfo, and what only some
-// operands share is in operands/internal.
+// instances. It never uses a client. NewCatalogue sorts the operands into the order of application. Package plan
+// derives the waits on the node, the node labels and the stages from it, and package render the containers that wait.
+// What depends on nodes alone is in nodeinfo, and what only some operands share is in operands/internal.
 //
 // CheckReferences refuses an operand whose ConfigMap, Secret, priority class or key is missing, and makes the reason
 // and the message. Package observe reads these objects, and package plan reports the refusal.
