@@ -333,7 +333,7 @@ bundle: ## Generate the bundle for the Operator Lifecycle Manager, bundle/
 
 .PHONY: golden
 golden: ## Update the golden files of the tests
-	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/stack/plan ./internal/removal ./internal/stack/render
+	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/operand/operands ./internal/stack/plan ./internal/removal ./internal/stack/render
 
 .PHONY: fmt
 fmt: ## Format the Go code

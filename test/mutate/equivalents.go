@@ -10,7 +10,8 @@ import (
 //go:embed equivalents.yaml
 var equivalentsFile []byte
 
-// equivalent is a mutant that need not be noticed, with the reason. It has no line, which would change.
+// equivalent is a mutant that need not be noticed, with the reason. It has no line, which would change. Without a
+// package and a function it is that change anywhere.
 type equivalent struct {
 	Package  string `json:"package"`
 	Function string `json:"function"`
@@ -35,18 +36,21 @@ func readEquivalents(content []byte) ([]equivalent, error) {
 // withoutEquivalents leaves out the reviewed mutants of a package. An entry for none of its mutants is an error.
 func withoutEquivalents(pkg string, mutants []*mutant, all []equivalent) ([]*mutant, error) {
 	left := map[equivalent]bool{}
-	reviewed := map[equivalent]bool{}
+	reviewed, anywhere := map[equivalent]bool{}, map[equivalent]bool{}
 	for _, e := range all {
-		if e.Package == pkg {
-			e.Reason = ""
+		e.Reason = ""
+		switch e.Package {
+		case pkg:
 			left[e], reviewed[e] = true, true
+		case "":
+			anywhere[e] = true
 		}
 	}
 	var kept []*mutant
 	for _, m := range mutants {
 		key := equivalent{Package: pkg, Function: m.function, Operator: m.operator, Change: m.change()}
 		delete(left, key)
-		if !reviewed[key] {
+		if !reviewed[key] && !anywhere[equivalent{Operator: m.operator, Change: m.change()}] {
 			kept = append(kept, m)
 		}
 	}
