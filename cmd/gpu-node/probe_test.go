@@ -155,7 +155,7 @@ func TestTheProbeWaits(t *testing.T) {
 	g.Expect(output).To(ContainSubstring("the kernel module nvidia is not loaded yet"))
 	g.Expect(time.Since(begin)).To(BeNumerically(">=", 500*time.Millisecond))
 	failed := make(chan error, 1)
-	time.AfterFunc(200*time.Millisecond, func() { failed <- os.WriteFile(module, []byte("0\n"), 0o600) })
+	time.AfterFunc(2*time.Second, func() { failed <- os.WriteFile(module, []byte("0\n"), 0o600) })
 	code, output = c.probe(t, "--within=2m")
 	g.Expect(<-failed).NotTo(HaveOccurred())
 	g.Expect(code).To(Equal(0), output)

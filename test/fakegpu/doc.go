@@ -32,6 +32,8 @@
 //	on=INDEX        the faults only apply to the GPU with this index
 //	WORD@INDEX      a code or a value for the GPU with this index only
 //
+// FAKE_HANGS is the path of a file that a process makes before it hangs.
+//
 // FAKE_NVML has the state of the GPUs, too; values below 0 are not supported by the GPU:
 //
 //	action=N, uncorrected=N, remap.pending=N, remap.failed=N, remap.correctable=N, remap.uncorrectable=N,

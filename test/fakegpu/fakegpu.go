@@ -23,6 +23,8 @@ const (
 	CUDA = "FAKE_CUDA"
 	// NVML are the faults of libnvidia-ml.so.1, and so of nvidia-smi.
 	NVML = "FAKE_NVML"
+	// Hangs is the path of a file that a process makes before it hangs.
+	Hangs = "FAKE_HANGS"
 	// Model names the model of all GPUs: a100, h100 or t4; a100 by default.
 	Model = "FAKE_MODEL"
 	// State names the directory of what libnvidia-ml.so.1 writes: the layout of MIG devices, which all processes share,

@@ -374,6 +374,13 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 		Expect(admin.Patch(ctx, liveCRD(ctx), client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
 			client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	}
+	// The API server serves the restored definition a moment later.
+	awaitGlobal := func(ctx context.Context, policies ...string) {
+		for _, name := range policies {
+			Eventually(func() *v1.GlobalSpec { return getPolicy(ctx, name).Spec.Global }).Should(
+				HaveValue(HaveField("Registry", "mirror.example.com")))
+		}
+	}
 	AfterEach(func(ctx SpecContext) { restoreCRD(ctx) })
 
 	It("allows writes only of a policy that is complete", func(ctx SpecContext) {
@@ -390,6 +397,7 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 		Expect(meta.FindStatusCondition(env.policy(ctx).Status.Conditions, v1.ConditionCRDOutdated)).NotTo(BeNil())
 
 		restoreCRD(ctx)
+		awaitGlobal(ctx, "second")
 		env.settle(ctx)
 		Expect(getPolicy(ctx, "second").Spec.Global).To(HaveField("Registry", "mirror.example.com"))
 		Expect(getPolicy(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
@@ -412,11 +420,7 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 		}
 		Expect(env.takeWrites()).To(ConsistOf(HavePrefix("create Event policy."), HavePrefix("create Event second.")))
 		restoreCRD(ctx)
-		for _, name := range []string{"policy", "second"} {
-			// The API server serves the restored definition a moment later.
-			Eventually(func() *v1.GlobalSpec { return getPolicy(ctx, name).Spec.Global }).Should(
-				HaveValue(HaveField("Registry", "mirror.example.com")))
-		}
+		awaitGlobal(ctx, "policy", "second")
 		env.pass(ctx, statusInterval)
 		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("False Undecodable"))
 	})
@@ -454,6 +458,7 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 			"also after a restart")
 
 		restoreCRD(ctx)
+		awaitGlobal(ctx, "policy")
 		env.pass(ctx, statusInterval)
 		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil())
 		Expect(env.policy(ctx).Spec.Global).To(HaveField("Registry", "mirror.example.com"))

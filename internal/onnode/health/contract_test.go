@@ -104,7 +104,7 @@ func openFiles(m *machine, pid int) []string {
 // once it has ended.
 func TestASessionThatCannotBeKilled(t *testing.T) {
 	m := newMachine(t)
-	m.change = func(o *Options) { o.NVML.Limit = 50 * time.Millisecond }
+	m.change = func(o *Options) { o.NVML.Limit = 2 * time.Second }
 	m.nvml("hang:nvmlDeviceGetUUID")
 	var hanging *os.Process
 	started := make(chan *os.Process, 100)

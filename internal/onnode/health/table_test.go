@@ -246,7 +246,7 @@ func ofDriver() []tableCase {
 		}, before: func(m *machine) { m.nvml("") }, condition: healthy,
 			event: "NVMLNotFound: NVMLNotFound: the driver of the node", metric: problem("NVMLNotFound")},
 		tableCase{name: "NVML hangs", then: words("hang:nvmlDeviceGetUUID"), condition: healthy,
-			change: func(o *Options) { o.NVML.Limit = 100 * time.Millisecond },
+			change: func(o *Options) { o.NVML.Limit = 2 * time.Second },
 			event:  "NVMLHangs: NVMLHangs: the driver of the node", metric: problem("NVMLHangs")},
 		infra("NVML crashes", "crash:nvmlDeviceGetUUID", "NVMLFails"),
 		infra("an unknown code for all", "nvmlInit_v2=25", "NVMLFails"),

@@ -36,6 +36,7 @@ type cluster struct {
 	created []byte
 	deleted []string // By their UIDs.
 	watched chan struct{}
+	ending  chan struct{} // Closed by the watch of a pod that never ends.
 }
 
 type ending int
@@ -148,6 +149,9 @@ func (c *cluster) watch(p http.ResponseWriter, r *http.Request) {
 func (c *cluster) watchEnd(p http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(p).Flush()
 	if c.ends == never {
+		if c.ending != nil {
+			close(c.ending)
+		}
 		<-r.Context().Done()
 		return
 	}
@@ -274,16 +278,21 @@ func TestWorkloadFailsWithWhatThePodWaitsFor(t *testing.T) {
 			err:   "it is not scheduled: Unschedulable: 0/3 nodes are available: 1 Insufficient nvidia.com/gpu.shared"},
 		"for its own end": {state: `{"phase":"Running"}`, err: "it is Running; see the kubelet's log"},
 	}
+	clusters, ended := map[string]*cluster{}, map[string]chan error{}
+	for name, tc := range tests {
+		done := make(chan error, 1)
+		clusters[name], ended[name] = &cluster{states: []string{tc.state}}, done
+		p, _ := testPod(t, clusters[name])
+		p.Timeout = 5 * time.Second // The watch begins within it, also on a busy machine.
+		go func() { done <- p.Run(t.Context(), "nvidia.com/gpu") }()
+	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := &cluster{states: []string{tc.state}}
-			p, _ := testPod(t, c)
-			p.Timeout = 200 * time.Millisecond
-			err := p.Run(t.Context(), "nvidia.com/gpu")
-			g.Expect(err).To(MatchError(HavePrefix("the test pod on node node-a has not ended after 200ms: ")))
+			err := <-ended[name]
+			g.Expect(err).To(MatchError(HavePrefix("the test pod on node node-a has not ended after 5s: ")))
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
-			g.Expect(c.deleted).To(Equal([]string{"new"}))
+			g.Expect(clusters[name].deleted).To(Equal([]string{"new"}))
 		})
 	}
 }
@@ -357,10 +366,14 @@ func TestWorkloadThatDoesNotEndIsAFailure(t *testing.T) {
 
 func TestWorkloadThatIsInterruptedDoesNotWaitForAnEarlierPod(t *testing.T) {
 	g := NewWithT(t)
-	p, _ := testPod(t, &cluster{present: earlier(), ends: never})
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("terminated signal received"))
-	defer cancel()
-	g.Expect(p.Run(ctx, "nvidia.com/gpu")).To(MatchError("the test pod was interrupted: terminated signal received"))
+	c := &cluster{present: earlier(), ends: never, ending: make(chan struct{})}
+	p, _ := testPod(t, c)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx, "nvidia.com/gpu") }()
+	g.Eventually(c.ending, "1m").Should(BeClosed())
+	cancel(errors.New("terminated signal received"))
+	g.Eventually(done, "1m").Should(Receive(MatchError("the test pod was interrupted: terminated signal received")))
 }
 
 func TestWorkloadDeletesNoOtherPodWithItsName(t *testing.T) {

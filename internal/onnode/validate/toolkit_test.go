@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -129,10 +130,26 @@ func TestToolkit(t *testing.T) {
 func TestToolkitReportsThatNvidiaSMIHangs(t *testing.T) {
 	g := NewWithT(t)
 	inContainer(t, fakegpu.Build(t), map[string]string{fakegpu.NVML: "hang:nvmlInit_v2"})
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("it does not end within 50ms"))
-	defer cancel()
-	_, err := Toolkit(ctx)
-	g.Expect(err).To(MatchError(MatchRegexp("^/.*/nvidia-smi was stopped: it does not end within 50ms$")))
+	_, err := Toolkit(untilItHangs(t))
+	g.Expect(err).To(MatchError(MatchRegexp("^/.*/nvidia-smi was stopped: it hangs$")))
+}
+
+// untilItHangs returns a context that ends once a program hangs in the driver.
+func untilItHangs(t *testing.T) context.Context {
+	t.Helper()
+	hangs := filepath.Join(t.TempDir(), "hangs")
+	t.Setenv(fakegpu.Hangs, hangs)
+	limited, stop := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(stop)
+	ctx, cancel := context.WithCancelCause(limited)
+	go func() {
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(hangs); err == nil {
+				cancel(errors.New("it hangs"))
+			}
+		}
+	}()
+	return ctx
 }
 
 func TestParseListFindsMIGDevicesOfTheirGPU(t *testing.T) {

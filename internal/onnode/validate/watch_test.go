@@ -46,7 +46,7 @@ func TestPluginWatchesUntilTheServerEndsIt(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- run.Validate(t.Context()) }()
 	g.Eventually(api.watches.Load, "1m").Should(BeEquivalentTo(1))
-	g.Consistently(api.reads.Load, 50*run.MaxInterval).Should(BeEquivalentTo(1))
+	g.Consistently(api.reads.Load, 250*run.MaxInterval).Should(BeEquivalentTo(1))
 	g.Expect(api.watches.Load()).To(BeEquivalentTo(1))
 
 	close(api.end)

@@ -210,7 +210,7 @@ func types(body string) []string {
 func TestAHeldWatchContinues(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
-	remove, _ := u.proxy.Add(fault.Rule{
+	remove, struck := u.proxy.Add(fault.Rule{
 		Match: fault.Match{Verbs: []string{fault.Watch}}, Stream: fault.Stream{Hold: true},
 	})
 	came := make(chan string, 1)
@@ -218,6 +218,7 @@ func TestAHeldWatchContinues(t *testing.T) {
 		_, body, _ := u.call(http.MethodGet, "/api/v1/nodes?watch=true")
 		came <- body
 	}()
+	g.Eventually(struck, 10*time.Second).Should(BeTrue())
 	g.Consistently(came, 200*time.Millisecond).ShouldNot(Receive())
 	remove()
 	var body string

@@ -95,6 +95,15 @@ void fake_open(const char *file) {
 	}
 }
 
+// fake_announce makes the file that tells a test that the process hangs.
+static void fake_announce(void) {
+	char path[MAX_WORDS];
+	if (fake_words("FAKE_HANGS", path, sizeof path)) {
+		path[strcspn(path, SPACE)] = 0;
+		close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	}
+}
+
 int fake_fault(const char *variable, const char *function, int gpu) {
 	long value, on;
 	char key[128];
@@ -103,6 +112,7 @@ int fake_fault(const char *variable, const char *function, int gpu) {
 	}
 	snprintf(key, sizeof key, "hang:%s", function);
 	while (fake_word(variable, key, 0, &value)) {
+		fake_announce();
 		pause();
 	}
 	snprintf(key, sizeof key, "crash:%s", function);
