@@ -39,7 +39,7 @@ func TestNodeChurn(t *testing.T) {
 			settled, goroutines = live, running
 		case cycles:
 			g.Expect(live).To(BeNumerically("<=", settled+settled/20))
-			g.Expect(running).To(Equal(goroutines))
+			g.Expect(running).To(BeNumerically("<=", goroutines))
 		}
 	}
 	runtime.KeepAlive(o)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 // reads are weak pointers to what was read from the caches and from the API server.
@@ -62,7 +63,7 @@ func addRead[T any](r *reads, read *T) {
 
 // left returns the types of what is still in memory.
 func (r *reads) left() []string {
-	runtime.GC()
+	heap.Collect()
 	var left []string
 	for i, is := range r.alive {
 		if is() {

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/removal"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 // passWeakly runs a pass, and returns a weak pointer to its scope.
@@ -31,7 +32,7 @@ func (env *testEnv) expectReleased(ctx context.Context, change func(), outcome O
 		Expect(err).To(outcome)
 		scopes = append(scopes, s)
 	}
-	runtime.GC()
+	heap.Collect()
 	for i, s := range scopes {
 		alive := s.Value() != nil
 		Expect(alive).To(BeFalse(), "scope of pass %d", i+1)

@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 var _ = Describe("The memory of passes", func() {
@@ -27,7 +29,7 @@ var _ = Describe("The memory of passes", func() {
 			alive = append(alive, is)
 		}
 		Expect(f.text("a")).NotTo(BeEmpty(), "the verdicts are published")
-		runtime.GC()
+		heap.Collect()
 		for i, is := range alive {
 			Expect(is()).To(BeFalse(), "scope of pass %d", i+1)
 		}

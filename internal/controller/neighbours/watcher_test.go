@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 	"weak"
@@ -25,6 +24,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/takeover/neighbour"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -209,7 +209,7 @@ func TestPodsAreReleased(t *testing.T) {
 		e.step(20 * time.Minute)
 	}
 	e.Expect(e.read).To(HaveLen(3))
-	runtime.GC()
+	heap.Collect()
 	for i, pods := range e.read {
 		alive := pods.Value() != nil
 		e.Expect(alive).To(BeFalse(), "list %d", i+1)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 // reconcileWeakly is reconcileAfter, and returns a weak pointer to the scope of the reconcile.
@@ -77,7 +78,7 @@ func TestScopesAreReleased(t *testing.T) {
 				scopes = append(scopes, s)
 			}
 			e.Expect(test.shows(e)).To(BeTrue())
-			runtime.GC()
+			heap.Collect()
 			for i, s := range scopes {
 				alive := s.Value() != nil
 				e.Expect(alive).To(BeFalse(), "scope of reconcile %d", i+1)

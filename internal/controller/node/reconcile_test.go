@@ -21,6 +21,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 func TestWorkingNodeHasOneConditionWrite(t *testing.T) {
@@ -316,8 +317,7 @@ func TestEntryRetainsNoScope(t *testing.T) {
 		e.Expect(err).NotTo(HaveOccurred())
 		scopes = append(scopes, weak.Make(s))
 	}
-	runtime.GC()
-	runtime.GC()
+	heap.Collect()
 	alive := 0
 	for _, s := range scopes[:9] {
 		if s.Value() != nil {

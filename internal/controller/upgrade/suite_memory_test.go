@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 // newStuck returns a fixture with a node whose upgrade has failed, since its pods could not be evicted in time, and
@@ -59,7 +61,7 @@ var _ = Describe("The memory of passes", func() {
 			alive = append(alive, is)
 		}
 		Expect(f.isStuck()).To(BeTrue(), "%s", f.reported())
-		runtime.GC()
+		heap.Collect()
 		for i, is := range alive {
 			Expect(is()).To(BeFalse(), "scope of pass %d", i+1)
 		}

@@ -65,7 +65,7 @@ func TestExporterDoesNotGrow(t *testing.T) {
 		grown := heap.Live() - settled
 		t.Logf("%d checks of the driver; %d kB more than after 6 hours", checks.Load(), grown>>10)
 		g.Expect(grown).To(BeNumerically("<", 100<<10), "bytes")
-		g.Expect(runtime.NumGoroutine()).To(Equal(goroutines))
+		g.Expect(runtime.NumGoroutine()).To(BeNumerically("<=", goroutines))
 		g.Expect(checks.Load()).To(BeNumerically("~", 2*24*60, 2))
 		cancel()
 		<-done

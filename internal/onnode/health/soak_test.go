@@ -102,7 +102,7 @@ func TestAgentDoesNotGrow(t *testing.T) {
 		grown := heap.Live() - settled
 		t.Logf("%d writes; %d kB more than after a day", api.count, grown>>10)
 		g.Expect(grown).To(BeNumerically("<", 100<<10), "bytes")
-		g.Expect(runtime.NumGoroutine()).To(Equal(goroutines))
+		g.Expect(runtime.NumGoroutine()).To(BeNumerically("<=", goroutines))
 		g.Expect(api.count).To(BeNumerically(">", 75*days))
 		agent.mu.Lock()
 		g.Expect(agent.counted["ok"]).To(BeNumerically(">", 45*days), "of the sessions %v", agent.counted)

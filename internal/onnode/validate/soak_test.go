@@ -35,7 +35,7 @@ func TestRecheckDoesNotGrow(t *testing.T) {
 			}
 		}
 		n.Expect(heap.Live()-settled).To(BeNumerically("<", 100<<10), "bytes that are kept")
-		n.Expect(runtime.NumGoroutine()).To(Equal(goroutines))
+		n.Expect(runtime.NumGoroutine()).To(BeNumerically("<=", goroutines))
 		cancel()
 		n.Expect(<-done).To(Succeed())
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 // reviews answers as the API server does where NVIDIA's operator is installed in the namespace nvidia.
@@ -281,7 +281,7 @@ func TestReadsPages(t *testing.T) {
 	e.watcher.Live = paged
 	e.Expect(e.check().Message).To(ContainSubstring("namespace v "))
 	e.Expect(paged.asked).To(HaveLen(3))
-	runtime.GC()
+	heap.Collect()
 	for i, page := range paged.read {
 		alive := page.Value() != nil
 		e.Expect(alive).To(BeFalse(), "page %d", i+1)
