@@ -19,7 +19,6 @@ var reviewed = map[string]string{
 	"internal/stack/apply/apply_test.go TestDigestDependsOnTheIntentOnly": "two digests of one object must be the same",
 	"test/campaign/bugs_test.go catch":                                    "it fails where it does not return",
 	"test/node/chain_test.go stages":                                      "it fails where it does not return, too",
-	"test/node/handover_test.go checkHandOvers":                           "the caller requires a number of them",
 	"test/node/programs_test.go logsIfFailed":                             "the test has failed",
 }
 

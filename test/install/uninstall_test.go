@@ -77,11 +77,11 @@ func (e *env) uninstallSaysWhatIsLeft() {
 	e.Expect(e.client.Create(e.t.Context(), policy)).To(Succeed())
 	uninstall := func() string {
 		e.t.Helper()
-		out, err := e.program(e.cluster.Kubeconfig(), "uninstall", "--timeout=1s")
+		out, err := e.program(e.cluster.Kubeconfig(), "uninstall", "--timeout=10s")
 		e.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}), out)
 		return out
 	}
-	const still = "ClusterPolicy cluster-policy still exists after 1s: "
+	const still = "ClusterPolicy cluster-policy still exists after 10s: "
 	e.Expect(uninstall()).To(ContainSubstring(still + "waiting for the operator to begin; " +
 		"it also has the finalizers of others: example.com/audit\n" +
 		"  check that the operator's pod is running, or finish without it: kubectl gpu cleanup\n"))

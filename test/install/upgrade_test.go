@@ -334,8 +334,8 @@ func (e *env) commandsReportErrors() {
 			[]string{"reading CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"},
 		},
 		{
-			"gpu-operator", []string{"check-ready", "other", "--timeout=1s"},
-			[]string{"ClusterPolicy other was not found within 1s: apply it"},
+			"gpu-operator", []string{"check-ready", "other", "--timeout=10s"},
+			[]string{"ClusterPolicy other was not found within 10s: apply it"},
 		},
 		{"nvidia-driver", []string{"check-ready"}, []string{"watching ClusterPolicy cluster-policy", "forbidden"}},
 	} {
@@ -345,8 +345,8 @@ func (e *env) commandsReportErrors() {
 	// Without the operator a new spec is not observed.
 	e.stop()
 	e.helm("upgrade", release, chart, "--namespace", namespace, "--set", "gfd.enabled=false,operator.upgradeCRD=false")
-	e.Expect(e.refused("gpu-operator", "check-ready", "--timeout=1s")).To(And(
-		ContainSubstring("ClusterPolicy cluster-policy is not ready after 1s"),
+	e.Expect(e.refused("gpu-operator", "check-ready", "--timeout=10s")).To(And(
+		ContainSubstring("ClusterPolicy cluster-policy is not ready after 10s"),
 		ContainSubstring("the operator has not observed the current spec: check that its pod is running"),
 	))
 	// An administrator can also create the definition without a chart.

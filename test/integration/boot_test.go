@@ -63,8 +63,12 @@ func (e *env) reboot() {
 	e.Consistently(e.startingReady).WithTimeout(2 * time.Second).Should(HaveField("Status", corev1.ConditionTrue))
 	e.Expect(e.operatorCalls(mark).Of("nodes").Writes()).To(BeEmpty(), "at rest")
 	e.Expect(e.sim.Reboot(e.t.Context(), startingNode)).To(Succeed())
-	e.Eventually(e.taints).Should(Equal([]string{ownTaint + ":NoSchedule"}))
-	e.Expect(e.node(startingNode).Status.Allocatable).To(HaveKeyWithValue(
+	var booted *corev1.Node
+	e.Eventually(func() []string {
+		booted = e.node(startingNode)
+		return taintsOf(booted)
+	}).Should(Equal([]string{ownTaint + ":NoSchedule"}))
+	e.Expect(booted.Status.Allocatable).To(HaveKeyWithValue(
 		corev1.ResourceName("nvidia.com/gpu"), HaveField("String()", "0")), "not before the taint")
 	e.Eventually(e.taints).Should(BeEmpty())
 	e.Eventually(e.startingReady).Should(HaveField("Status", corev1.ConditionTrue))

@@ -135,8 +135,13 @@ func TestLostDiscoveryRemovesNothing(t *testing.T) {
 	e.awaitReady(1)
 	before := e.podOn("nvidia-driver-daemonset", "gpu-00000")
 	e.Expect(before).NotTo(BeNil())
-	for _, lost := range []string{"feature.node.kubernetes.io/pci", "feature.node.kubernetes.io/"} {
-		e.takeLabels("gpu-00000", lost)
+	for _, lost := range []struct{ labels, reported string }{
+		{"feature.node.kubernetes.io/pci", "discovery labels show no GPU"},
+		{"feature.node.kubernetes.io/", "no discovery labels"},
+	} {
+		e.takeLabels("gpu-00000", lost.labels)
+		e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).Should(ConsistOf(
+			HaveField("Message", ContainSubstring(lost.reported))), "the operator has noticed")
 		e.Consistently(func(g Gomega) {
 			g.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 			g.Expect(e.node("gpu-00000").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.driver", "true"))

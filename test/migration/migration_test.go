@@ -150,4 +150,7 @@ func (e *env) writesNothing() {
 		time.Sleep(idle)
 		return len(e.calls(mark).Writes())
 	}).Should(BeZero())
+	mark := e.mark()
+	e.Consistently(func() string { return e.calls(mark).Writes().String() }).WithTimeout(2 * idle).
+		WithPolling(500 * time.Millisecond).Should(BeEmpty())
 }

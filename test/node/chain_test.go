@@ -102,7 +102,7 @@ func TestFromNothingToValidated(t *testing.T) {
 	t.Run("what waits is handed over", func(t *testing.T) {
 		b := b.in(t)
 		b.checkHandler()
-		b.checkHandOvers(0)
+		b.checkHandOvers(1)
 	})
 	t.Run("the kubelet allocates the GPUs", func(t *testing.T) { b.in(t).checkAllocation() })
 	t.Run("the order is kept", func(t *testing.T) { b.in(t).checkOrder(begin, written) })

@@ -13,6 +13,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const (
@@ -21,9 +23,10 @@ const (
 	// mostHandOver limits the time from a marker until the next process has started, if the kubelet is no slower
 	// than with any other two containers of a pod: it checks once a second which have ended.
 	mostHandOver = time.Second
-	// shared is the factor on that at which the test fails. With so few hand-overs the slowest counts, and one that
-	// meets other load of a small machine is no defect; see the line that is printed.
-	shared = 3
+	// shared is the factor on that at which the test fails with TEST_FULL, and busy the one at which it fails without.
+	// With so few hand-overs the slowest counts, and one that meets other load of a small machine is no defect; see the
+	// line that is printed.
+	shared, busy = 3, 10
 	// mostHandler limits the time from the handler's installation on a node until the first pod starts that needs
 	// it: the runtime restarts, and the kubelet checks and probes containers once a second each.
 	mostHandler = 8 * time.Second
@@ -167,10 +170,6 @@ func (b *env) checkHandOvers(least int) {
 	b.Expect(len(found)).To(BeNumerically(">=", least))
 	b.Expect(pauses).NotTo(BeEmpty())
 	bare := b.barePauses()
-	if len(found) == 0 {
-		b.t.Log("no container waited when its marker was written")
-		return
-	}
 	var own, whole, kubelet []time.Duration
 	b.t.Logf("%-36s %-14s %9s %9s  %s", "waiting", "marker", "ours", "whole", "next")
 	for _, h := range found {
@@ -190,8 +189,12 @@ func (b *env) checkHandOvers(least int) {
 		p95(pauses).Round(time.Millisecond),
 		len(pauses),
 	)
-	b.Expect(p95(own)).To(BeNumerically("<=", shared*mostOwn))
-	b.Expect(p95(whole)).To(BeNumerically("<=", shared*max(mostHandOver, p95(bare), p95(pauses))))
+	factor := time.Duration(busy)
+	if cluster.FullCampaigns() {
+		factor = shared
+	}
+	b.Expect(p95(own)).To(BeNumerically("<=", factor*mostOwn))
+	b.Expect(p95(whole)).To(BeNumerically("<=", factor*max(mostHandOver, p95(bare), p95(pauses))))
 }
 
 // barePods is the number of pods that wait for markers on a node that joins.

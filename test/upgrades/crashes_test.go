@@ -78,13 +78,18 @@ func TestCrashes(t *testing.T) {
 			passed.add(t, c)
 		})
 	}
-	e.Expect(2*hits).To(BeNumerically(">=", tried), "most kills strike")
+	if tried > 0 {
+		e.Expect(hits).To(BeNumerically(">", 0), "kills of %d that strike", tried)
+	}
 	e.writesNothing()
 }
 
 // crashes returns those to try.
 func crashes(t *testing.T, writes int64) []crash {
 	t.Helper()
+	if !full() {
+		writes = max(1, writes-4) // An upgrade may make some fewer, and so not reach the last ones.
+	}
 	var all []crash
 	for nth := range writes {
 		all = append(all, crash{nth + 1, fault.Before}, crash{nth + 1, fault.After})
@@ -92,7 +97,7 @@ func crashes(t *testing.T, writes int64) []crash {
 	if full() {
 		return all
 	}
-	return chance.Shuffled(t, "crashes", all)[:min(4, len(all))]
+	return chance.Sample(t, "crashes", all, 4, crash.String)
 }
 
 // upgradeEnd upgrades all nodes and returns their end.
