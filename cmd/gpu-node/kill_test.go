@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 )
 
 // victim is a validation that is killed, and the part of the stack that it validates.
@@ -36,14 +37,13 @@ func TestAKilledValidationLeavesNoFalseMarker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			victim := made(t)
 			h := newKillHarness(t, victim)
-			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // A test that can be repeated.
-			c := campaign{within: h.whole(), random: random}
+			c := campaign{within: h.whole(), random: chance.Of(t, t.Name())}
 			until := time.Now().Add(killTime())
 			for ; c.runs < 60 || time.Now().Before(until) || c.runs < 300 && !c.spread(); c.runs++ {
 				c.kill(h)
 			}
-			t.Logf("seed %d: %d runs killed, %d of them with a true marker, %d healthy ones before it, %d never healthy; "+
-				"the last within %s", seed, c.runs, c.trusted, c.early, c.broken, c.within)
+			t.Logf("%d runs killed, %d of them with a true marker, %d healthy ones before it, %d never healthy; "+
+				"the last within %s", c.runs, c.trusted, c.early, c.broken, c.within)
 			NewWithT(t).Expect(c.spread()).To(BeTrue(), "the kills are spread over the run")
 			h.whole() // Files that were left behind do not matter.
 		})
@@ -57,9 +57,6 @@ func killTime() time.Duration {
 	}
 	return 4 * time.Second
 }
-
-// seed of the random numbers of all campaigns.
-const seed = 20260821
 
 // campaign kills runs of one validation and counts the results.
 type campaign struct {
@@ -88,7 +85,7 @@ func (c *campaign) kill(h killHarness) {
 	case flips:
 	case !healthy:
 		c.broken++
-		NewWithT(h.T).Expect(validated).To(BeFalse(), "run %d of seed %d was never healthy", c.runs, seed)
+		NewWithT(h.T).Expect(validated).To(BeFalse(), "run %d was never healthy", c.runs)
 	case validated:
 		c.within -= c.within / 16
 	default:

@@ -117,9 +117,7 @@ func randomNode(random *rand.Rand, name string) Node {
 // joined and left. A copy of the sums stays what it was.
 func TestRestStandsForItsNodes(t *testing.T) {
 	g := NewWithT(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random, rested := rand.New(rand.NewPCG(seed, 1)), 0
+	random, rested := chance.Of(t, t.Name()), 0
 	for range 1000 {
 		policy := Policy{
 			Auto: true, MaxParallel: random.IntN(4), MaxUnavailable: intstr.FromInt(random.IntN(8)), DriverTimeout: time.Hour,

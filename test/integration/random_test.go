@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
@@ -43,7 +44,7 @@ func TestRandomSpecs(t *testing.T) {
 	e.create(e.samplePolicy())
 	e.awaitReady(2)
 	taken, refused := 0, 0
-	for seed := uint64(1); taken < wanted; seed++ {
+	for seed := uint64(chance.Of(t, t.Name()).Uint32()); taken < wanted; seed++ {
 		err := e.replaceSpec(specgen.Random(rand.New(rand.NewPCG(seed, 0)), fields))
 		if apierrors.IsInvalid(err) {
 			refused++

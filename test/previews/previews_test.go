@@ -35,7 +35,7 @@ func TestPreviewsAreWhatIsApplied(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	first := cmp.Or(*flagSeed, 1)
 	if *flagSeed == 0 && *flagNum < allCases {
-		first = 1 + chance.Of(t, "previews").Uint64N(allCases-*flagNum)
+		first = 1 + chance.Of(t, "previews").Uint64N(allCases-*flagNum+1)
 	}
 	end := first + *flagNum
 	t.Logf("cases of seeds %d to %d; to repeat one: go test ./test/previews -previews.cases=1 -previews.fresh "+

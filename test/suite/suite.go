@@ -2,6 +2,7 @@
 package suite
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -10,14 +11,15 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // patience is the limit of a wait without one: the machine that runs the suite may be slow.
 const patience = 30 * time.Second
 
-// Run starts the API server, calls prepare with its configuration, and runs the specs of the package in random order.
-// The name of the area is the label of all of them. With -short it skips the test.
+// Run starts the API server, calls prepare with its configuration, and runs the specs of the package in an order that
+// chance selects. The name of the area is the label of all of them. With -short it skips the test.
 func Run(t *testing.T, area string, prepare func(*rest.Config)) {
 	t.Helper()
 	if testing.Short() {
@@ -39,5 +41,6 @@ func Run(t *testing.T, area string, prepare func(*rest.Config)) {
 	prepare(config)
 	suiteConfig, reporterConfig := ginkgo.GinkgoConfiguration()
 	suiteConfig.RandomizeAllSpecs = true
+	suiteConfig.RandomSeed = chance.Of(t, area).Int64N(math.MaxInt32)
 	ginkgo.RunSpecs(t, area+" controller", ginkgo.Label(area), suiteConfig, reporterConfig)
 }

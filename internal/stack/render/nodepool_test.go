@@ -3,7 +3,6 @@ package render_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 )
 
 const poolLabel = "nvidia.com/gpu-operator.node-pool"
@@ -125,8 +125,9 @@ func TestAClusterWithEveryVariantIsStable(t *testing.T) {
 	if diff := cmp.Diff(wanted, counts); diff != "" {
 		t.Errorf("DaemonSets, -want +got:\n%s", diff)
 	}
+	random := chance.Of(t, t.Name())
 	for range 50 {
-		rand.Shuffle(len(s.nodes), func(i, j int) { s.nodes[i], s.nodes[j] = s.nodes[j], s.nodes[i] })
+		random.Shuffle(len(s.nodes), func(i, j int) { s.nodes[i], s.nodes[j] = s.nodes[j], s.nodes[i] })
 		if diff := cmp.Diff(want, byKindAndName(t, s)); diff != "" {
 			t.Fatalf("another order of the nodes, -want +got:\n%s", diff)
 		}
