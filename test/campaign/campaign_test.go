@@ -29,7 +29,7 @@ func TestCampaign(t *testing.T) {
 		c.warm(t)
 	}
 	begin := time.Now()
-	all, total := map[string][]point{}, 0
+	all, total, tried := map[string][]point{}, 0, 0
 	t.Run("points", func(t *testing.T) {
 		for _, r := range sampledRows(t) {
 			points, err := r.points(t.Context(), c)
@@ -37,6 +37,7 @@ func TestCampaign(t *testing.T) {
 			all[r.id] = points
 			total += len(points)
 			selected, others := chosen(t, r, points)
+			tried += len(selected)
 			for _, p := range selected {
 				name := r.id + "/" + p.name
 				if whole() && !*flagFresh && known.hasPassed(name) {
@@ -53,6 +54,7 @@ func TestCampaign(t *testing.T) {
 		}
 	})
 	t.Logf("%d rows have %d points in all", len(all), total)
+	g.Expect(tried).To(BeNumerically(">", 0), "no point is selected")
 	if whole() {
 		for id, points := range all {
 			sum := known.tally(id, points)

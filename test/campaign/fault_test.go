@@ -71,9 +71,11 @@ func (a API) begin(_ context.Context, r *run, who *operator) (func(), error) {
 		for _, end := range ends {
 			end()
 		}
-		if !slices.ContainsFunc(strikes, func(struck func() bool) bool { return struck() }) {
-			r.lock.Lock()
-			defer r.lock.Unlock()
+		r.lock.Lock()
+		defer r.lock.Unlock()
+		if slices.ContainsFunc(strikes, func(struck func() bool) bool { return struck() }) {
+			r.struck++
+		} else {
 			r.missed = true
 		}
 	}, nil
@@ -253,6 +255,11 @@ func (r *run) strike(ctx context.Context, a *armed) {
 	end, err := a.What.begin(ctx, r, r.operators[a.Who])
 	if err != nil {
 		r.fail(fmt.Errorf("fault %T: %w", a.What, err))
+	}
+	if _, isAPI := a.What.(API); !isAPI { // One of the API strikes once a request matches.
+		r.lock.Lock()
+		r.struck++
+		r.lock.Unlock()
 	}
 	close(a.struck)
 	go func() {

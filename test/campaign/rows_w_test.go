@@ -120,13 +120,13 @@ func touched(ctx context.Context, r *run) error {
 	return nil
 }
 
-// stormOfPods changes pods in an irrelevant way.
+// stormOfPods changes a pod in an irrelevant way, another one each time.
 func stormOfPods(ctx context.Context, r *run) error {
 	pods := &corev1.PodList{}
 	if err := r.quiet.List(ctx, pods, client.InNamespace(namespace)); err != nil || len(pods.Items) == 0 {
 		return err
 	}
-	pod := &pods.Items[rand.IntN(len(pods.Items))] //nolint:gosec // the selection of the pod does not matter
+	pod := &pods.Items[r.storms.Add(1)%int64(len(pods.Items))]
 	return client.IgnoreNotFound(r.patch(ctx, pod,
 		fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, time.Now().UnixNano())))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,8 +82,11 @@ type run struct {
 
 	lock   sync.Mutex
 	errors []error
-	// missed: a fault had no target.
+	// missed: a fault had no target. struck counts those that had one.
 	missed bool
+	struck int
+
+	storms atomic.Int64
 }
 
 // result is the result of a run.
@@ -208,7 +212,7 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 		over = changed
 	}
 	r.lock.Lock()
-	res.missed = r.missed && !r.optional
+	res.missed = (r.missed || errors.Is(err, errMissed)) && (!r.optional || r.struck == 0)
 	r.lock.Unlock()
 	if err := r.awaitWithin(
 		ctx, convergeTime+r.patience, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) },

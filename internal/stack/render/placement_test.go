@@ -221,10 +221,12 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := situation{spec: test.spec}.plan(t)
+			found := false
 			for _, step := range p.Steps {
 				if step.Action != plan.Apply {
 					continue
 				}
+				found = found || step.Operand.Name == test.name
 				_, err := render.Step(p, step, owner, nil)
 				if step.Operand.Name != test.name {
 					if err != nil {
@@ -235,6 +237,9 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 				if err == nil || err.Error() != test.want || !errors.As(err, new(operand.InvalidSpec)) {
 					t.Errorf("got %v, want %s", err, test.want)
 				}
+			}
+			if !found {
+				t.Errorf("%s is not rendered", test.name)
 			}
 		})
 	}

@@ -51,6 +51,15 @@ func labelsOf(ds *appsv1.DaemonSet) map[string]string {
 	return found
 }
 
+// anchored returns the DaemonSets of the operands whose nodes have an anchor, of which there are two.
+func anchored(t *testing.T, s situation) map[operand.Name][]*appsv1.DaemonSet {
+	t.Helper()
+	found := s.daemonSets(t)
+	maps.DeleteFunc(found, func(name operand.Name, _ []*appsv1.DaemonSet) bool { return !selectsByAnchor(name) })
+	NewWithT(t).Expect(found).To(HaveLen(2))
+	return found
+}
+
 // subsets calls do for each subset of the keys.
 func subsets(keys []string, do func(map[string]bool)) {
 	for bits := range 1 << len(keys) {
@@ -67,10 +76,7 @@ func subsets(keys []string, do func(map[string]bool)) {
 // A node that has lost any labels but the anchor, or only the anchor, keeps its driver and toolkit. No other DaemonSet
 // of the operand selects it then, and none does once all labels are lost.
 func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
-	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
-		if !selectsByAnchor(operandName) {
-			continue
-		}
+	for operandName, sets := range anchored(t, everyVariantWith(differingPools)) {
 		anchor := "clusterpolicy.github.io/" + string(operandName)
 		for _, ds := range sets {
 			all := labelsOf(ds)
@@ -92,10 +98,7 @@ func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
 
 // A value of the deploy label other than the operator's removes the pod: false of a user, or a paused operand.
 func TestAnotherValueTakesThePodOff(t *testing.T) {
-	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
-		if !selectsByAnchor(operandName) {
-			continue
-		}
+	for operandName, sets := range anchored(t, everyVariantWith(differingPools)) {
 		deploy := "nvidia.com/gpu.deploy." + string(operandName)
 		for _, ds := range sets {
 			for _, value := range []string{
@@ -114,10 +117,7 @@ func TestAnotherValueTakesThePodOff(t *testing.T) {
 // No selector matches the pods of another DaemonSet, whichever variant was first.
 func TestNoSelectorMatchesThePodsOfAnother(t *testing.T) {
 	all := everyVariantWith(differingPools)
-	for operandName, sets := range all.daemonSets(t) {
-		if !selectsByAnchor(operandName) {
-			continue
-		}
+	for operandName, sets := range anchored(t, all) {
 		for _, first := range []*appsv1.DaemonSet{sets[0], sets[len(sets)/2], sets[len(sets)-1]} {
 			s := all
 			s.live = map[string]rollout.Live{
