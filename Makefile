@@ -210,10 +210,11 @@ test-controller: $(GOTESTSUM)
 # Packages whose code is changed, one place at a time, to see whether a test fails; all places of all take many hours.
 mutated ?= ./internal/... ./cmd/...
 mutate   = go run ./test/mutate $(if $(SEED),-seed=$(SEED)) $(if $(OPERATORS),-operators=$(OPERATORS)) \
-  $(if $(IMPORTERS),-importers=$(IMPORTERS)) $(if $(LANES),-lanes=$(LANES)) $(if $(SUITES),-suites) $(if $(REPORT),-report=$(REPORT))
+  $(if $(IMPORTERS),-importers=$(IMPORTERS)) $(if $(LANES),-lanes=$(LANES)) $(if $(SUITES),-suites) $(if $(REPORT),-report=$(REPORT)) \
+  $(if $(MOST),-most=$(MOST)) $(if $(MOST_OF_PACKAGE),-most-of-package=$(MOST_OF_PACKAGE))
 
 .PHONY: test-mutations
-test-mutations: ## Change the code in one place at a time, and check that a test fails (mutated=PACKAGES MUTANTS=20 SEED=1 OPERATORS=error IMPORTERS=8 LANES=2 SUITES=1 REPORT=FILE)
+test-mutations: ## Change the code in one place at a time, and check that a test fails (mutated=PACKAGES MUTANTS=20 SEED=1 OPERATORS=error IMPORTERS=8 LANES=2 SUITES=1 MOST=8 MOST_OF_PACKAGE=15 REPORT=FILE)
 	$(mutate) $(if $(MUTANTS),-mutants=$(MUTANTS)) $(mutated)
 
 # Eight packages, as building their tests takes longer than running them. Mutants of on-node packages are left out, as
@@ -221,13 +222,13 @@ test-mutations: ## Change the code in one place at a time, and check that a test
 sampled  = $$(go list $(mutated) | grep -v '/internal/onnode/\|/cmd/gpu-node' | xargs)
 # Without the suites all packages but the controllers are judged; the suites judge these. A run that was interrupted is
 # continued, at the same commit with the same seed. Mutants of on-node packages may signal processes of the machine: hence
-# a PID namespace.
+# a PID namespace. The second run judges the rows of both.
 .PHONY: test-mutants-report
 test-mutants-report: ## Try 20 mutants of each package and write the table of docs/test-report.md; takes hours (needs root; SEED=1)
 	unshare --pid --fork --mount-proc $(MAKE) --no-print-directory test-mutations MUTANTS=20 SEED=$(or $(SEED),1) \
-	  IMPORTERS=8 LANES=2 REPORT=docs/test-report.md
+	  IMPORTERS=8 LANES=2 MOST=100 REPORT=docs/test-report.md
 	unshare --pid --fork --mount-proc $(MAKE) --no-print-directory test-mutations MUTANTS=20 SEED=$(or $(SEED),1) \
-	  SUITES=1 REPORT=docs/test-report.md mutated=$(suites)
+	  SUITES=1 MOST=8 MOST_OF_PACKAGE=15 REPORT=docs/test-report.md mutated=$(suites)
 
 .PHONY: test-mutants-sample
 test-mutants-sample: ## Try a random sample of test-mutations, in 4 minutes (SEED=1 repeats one)

@@ -18,27 +18,26 @@ import (
 // do nothing.
 type knownRows struct {
 	*resultfile.File[string, *row]
-	seed    uint64
-	mutants int
-	commit  string
+	*choice
+	commit string
 }
 
 // openRows reads the results of earlier runs of this program.
 func openRows(c *choice) (*knownRows, error) {
 	dir := filepath.Join(".cache", "mutations")
 	file, err := resultfile.Open(dir, func(r *row) string { return rowKey(r.Seed, r.Package) })
-	return &knownRows{file, c.seed, c.mutants, resultfile.Commit(".")}, err
+	return &knownRows{file, c, resultfile.Commit(".")}, err
 }
 
 func rowKey(seed uint64, pkg string) string { return fmt.Sprint(seed, " ", pkg) }
 
-// has reports whether a package was judged at this commit, with as many mutants.
+// has reports whether a package was judged at this commit, with as many mutants, and by as many importers or by suites.
 func (k *knownRows) has(pkg string) bool {
 	if k == nil {
 		return false
 	}
 	r := k.Of(rowKey(k.seed, pkg))
-	return r != nil && r.Commit == k.commit && r.Mutants == k.mutants
+	return r != nil && r.Commit == k.commit && r.Mutants == k.mutants && (r.Suites || r.Importers == k.importers)
 }
 
 // add keeps the result of a package. One that the time limit cut short is tried again.
@@ -46,21 +45,26 @@ func (k *knownRows) add(r *row) error {
 	if k == nil || r.Untried > 0 {
 		return nil
 	}
-	r.Seed, r.Mutants, r.Commit = k.seed, k.mutants, k.commit
+	r.Seed, r.Mutants, r.Importers, r.Commit = k.seed, k.mutants, k.importers, k.commit
 	return k.Add(r)
 }
 
+// ofSeed returns the results with this seed, by package.
+func (k *knownRows) ofSeed() []*row {
+	rows := slices.SortedFunc(maps.Values(k.All()), func(a, b *row) int { return cmp.Compare(a.Package, b.Package) })
+	return slices.DeleteFunc(rows, func(r *row) bool { return r.Seed != k.seed })
+}
+
 // writeReport replaces the table in the document.
-func (k *knownRows) writeReport(c *choice) error {
+func (k *knownRows) writeReport() error {
 	if k == nil {
 		return nil
 	}
-	document, err := os.ReadFile(c.report)
+	document, err := os.ReadFile(k.report)
 	if err != nil {
 		return fmt.Errorf("read the document for the table: %w", err)
 	}
-	rows := slices.SortedFunc(maps.Values(k.All()), func(a, b *row) int { return cmp.Compare(a.Package, b.Package) })
-	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.Seed != k.seed })
+	rows := k.ofSeed()
 	var suites []string
 	earlier := map[string]int{}
 	for _, r := range rows {
@@ -85,7 +89,7 @@ func (k *knownRows) writeReport(c *choice) error {
 	writeTable(&text, rows)
 	text.WriteString("\n")
 	after := resultfile.ReplacePart(document, "mutants", "make test-mutations", text.String())
-	if err = os.WriteFile(c.report, after, 0o644); err != nil { //nolint:gosec // a document
+	if err = os.WriteFile(k.report, after, 0o644); err != nil { //nolint:gosec // a document
 		return fmt.Errorf("write the table: %w", err)
 	}
 	return nil

@@ -50,7 +50,7 @@ type choice struct {
 	importers, lanes  int
 	suites            bool
 	budget            time.Duration
-	most              float64
+	most, mostOfOne   float64
 	report            string
 	patterns          []string
 }
@@ -72,8 +72,10 @@ func parse(args []string) (*choice, error) {
 	flags.BoolVar(&c.suites, "suites", false, "also run the tests that -short leaves out, such as those on an API server")
 	flags.DurationVar(&c.budget, "budget", 0, "time after which no further mutant is tried; 0 is none")
 	flags.Float64Var(&c.most, "most", 0, "percentage of live mutants above which the command fails")
+	flags.Float64Var(&c.mostOfOne, "most-of-package", 0, "percentage of live mutants of a package above which the "+
+		"command fails; 0 is none")
 	flags.StringVar(&c.report, "report", "", "document in which to replace the table; packages that were judged at this "+
-		"commit, with the same seed and number of mutants, are not judged again")
+		"commit, with the same seed and numbers of mutants and importers, or by suites, are not judged again")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
@@ -89,6 +91,9 @@ func parse(args []string) (*choice, error) {
 		if name != "" && !slices.Contains(operators, name) {
 			return nil, fmt.Errorf("flag -operators: there is no operator %s", name)
 		}
+	}
+	if c.report != "" && (c.operators != "" || *only != "") {
+		return nil, errors.New("a report has mutants of all kinds: -report excludes -operators and -only")
 	}
 	if c.patterns = flags.Args(); len(c.patterns) == 0 {
 		flags.Usage()
@@ -128,11 +133,32 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	writeTable(out, r.rows)
 	fmt.Fprintf(out, "\nSEED=%d repeats this choice.\n", c.seed)
-	if err = errors.Join(err, r.known.writeReport(c)); err != nil {
+	if err = errors.Join(err, r.known.writeReport()); err != nil {
 		return err
 	}
-	if all := total(r.rows); all.percent() > c.most {
+	if r.known != nil {
+		return c.verdict(r.known.ofSeed())
+	}
+	return c.verdict(r.rows)
+}
+
+// verdict fails if nothing was tried, or too many mutants are live.
+func (c *choice) verdict(rows []*row) error {
+	all := total(rows)
+	if all.tried() == 0 {
+		return errors.New("no mutant was tried")
+	}
+	if all.percent() > c.most {
 		return fmt.Errorf("%.1f %% of the mutants are live, and at most %.1f %% may be", all.percent(), c.most)
+	}
+	var failed []string
+	for _, r := range rows {
+		if c.mostOfOne > 0 && r.percent() > c.mostOfOne {
+			failed = append(failed, fmt.Sprintf("%s (%.1f %%)", r.Package, r.percent()))
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("more than %.1f %% of the mutants are live of %s", c.mostOfOne, strings.Join(failed, ", "))
 	}
 	return nil
 }

@@ -113,6 +113,30 @@ func TestChoice(t *testing.T) {
 	g.Expect(choose("-only=T.set, error")).To(HaveLen(1))
 	_, err := parse([]string{"-operators=other", "."})
 	g.Expect(err).To(MatchError(ContainSubstring("no operator other")))
+	for _, part := range []string{"-operators=swap", "-only=set"} {
+		_, err = parse([]string{part, "-report=a.md", "."})
+		g.Expect(err).To(MatchError(ContainSubstring("-report excludes")), part)
+	}
+}
+
+// A run that has tried nothing fails, as does one package with too many live mutants among others.
+func TestVerdict(t *testing.T) {
+	g := NewWithT(t)
+	rows := []*row{{Package: "a", Killed: 98}, {Package: "b", Killed: 1, Live: 1}}
+	for _, test := range []struct {
+		most, mostOfOne float64
+		rows            []*row
+		want            OmegaMatcher
+	}{
+		{2, 50, rows, Succeed()},
+		{2, 0, rows, Succeed()},
+		{2, 49, rows, MatchError("more than 49.0 % of the mutants are live of b (50.0 %)")},
+		{0, 0, rows, MatchError("1.0 % of the mutants are live, and at most 0.0 % may be")},
+		{100, 0, []*row{{Package: "a", Untried: 3}}, MatchError("no mutant was tried")},
+		{100, 0, nil, MatchError("no mutant was tried")},
+	} {
+		g.Expect((&choice{most: test.most, mostOfOne: test.mostOfOne}).verdict(test.rows)).To(test.want)
+	}
 }
 
 // A reviewed mutant is left out, wherever its line is; an entry that matches none is an error.
@@ -249,9 +273,10 @@ func TestJudge(t *testing.T) {
 	g.Expect(string(written)).To(And(HavePrefix("# Report\n"), ContainSubstring("seed 1"),
 		ContainSubstring("| all | 11 | 9 | 0 | 2 | 1 | 18 |\n")))
 
-	// Another run only judges what is left, and the document has both results.
+	// Another run only judges what is left. The document has both results, and both are the verdict.
 	out.Reset()
-	g.Expect(run(t.Context(), append([]string{"-suites"}, arguments...), &out)).To(Succeed())
+	g.Expect(run(t.Context(), append([]string{"-suites"}, arguments...), &out)).To(
+		MatchError("16.7 % of the mutants are live, and at most 15.0 % may be"))
 	g.Expect(out.String()).To(And(ContainSubstring("suite: 1 of 1 killed"), Not(ContainSubstring("program:"))))
 	written, err = os.ReadFile(report)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -13,10 +13,10 @@ type row struct {
 	Untried                      int `json:",omitempty"`
 	// Suites: the tests that -short leaves out have judged, too.
 	Suites bool `json:",omitempty"`
-	// Seed and Mutants are what was chosen, at this commit.
-	Seed    uint64
-	Mutants int
-	Commit  string
+	// Seed, Mutants and Importers are what was chosen, at this commit.
+	Seed               uint64
+	Mutants, Importers int
+	Commit             string
 }
 
 func (r *row) count(v verdict) {
