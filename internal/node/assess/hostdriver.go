@@ -63,12 +63,7 @@ func (in *Input) byDriverLabel() *plan.OperandOnNode {
 
 // validatedHost reports whether a pod has validated a driver of the host.
 func (in *Input) validatedHost() bool {
-	for _, pod := range in.Pods {
-		if readiness.ValidatedHost(pod) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(in.Pods)), readiness.ValidatedHost)
 }
 
 // validatedEarlier returns the sorted names of the operands whose pods have validated a driver of the operator that has

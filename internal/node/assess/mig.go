@@ -133,19 +133,24 @@ func migPending(layout string) readiness.Verdict {
 	return verdict
 }
 
-// drain returns the record of a drain of the node for a MIG layout; nil for none.
-func (in Input) drain() *upgrade.Drain {
-	drain, err := upgrade.DecodeDrain(in.Node.Annotations[labels.MIGDrain])
-	if err != nil || drain.UID != in.Node.UID {
-		return nil
+// drain returns the record of a drain of the node for a MIG layout; zero for none. No layout is requested while the
+// record cannot be read.
+func (in Input) drain() (upgrade.Drain, error) {
+	text, recorded := in.Node.Annotations[labels.MIGDrain]
+	if !recorded {
+		return upgrade.Drain{}, nil
 	}
-	return drain
+	drain, err := upgrade.DecodeDrain(text)
+	if err != nil || drain.UID != in.Node.UID {
+		return upgrade.Drain{}, err
+	}
+	return *drain, nil
 }
 
 // migDraining returns the verdict on a node whose pods are evicted for a MIG layout; zero on another one.
 func (in Input) migDraining() readiness.Verdict {
-	drain := in.drain()
-	if drain == nil || !drain.State.Evicts() {
+	drain, err := in.drain()
+	if err != nil || !drain.State.Evicts() {
 		return readiness.Verdict{}
 	}
 	what := cmp.Or(in.tenants(), "the pods that use the GPUs")
@@ -167,7 +172,8 @@ func (in Input) migDraining() readiness.Verdict {
 func (in Input) migHeld() readiness.Verdict {
 	verdict := readiness.Verdict{State: readiness.Ready, Reason: v1.ReasonMIGConfigHeld, Message: in.NodePlan.MIGRefused}
 	wanted := in.NodePlan.MIGWanted
-	if in.hasUnreadableDrain() {
+	drain, err := in.drain()
+	if err != nil {
 		verdict.Message = "annotation " + labels.MIGDrain + " cannot be read: remove it, and uncordon the node unless " +
 			"someone works on it"
 		return verdict
@@ -176,27 +182,14 @@ func (in Input) migHeld() readiness.Verdict {
 	case wanted == "" && verdict.Message == "":
 		return readiness.Verdict{}
 	case wanted == "":
-	case in.hasFailedDrain():
-		verdict.Message = fmt.Sprintf("MIG layout %s waits for the pods that use the GPUs: %s", wanted, in.drain().Message)
+	case drain.State == upgrade.DrainFailed && drain.Layout == wanted:
+		verdict.Message = fmt.Sprintf("MIG layout %s waits for the pods that use the GPUs: %s", wanted, drain.Message)
 	case tenants != "":
 		verdict.Message = fmt.Sprintf("MIG layout %s waits for %s to end", wanted, tenants)
 	default:
 		verdict.Message = fmt.Sprintf("MIG layout %s waits for its turn by spec.driver.upgradePolicy", wanted)
 	}
 	return verdict
-}
-
-// hasUnreadableDrain reports whether the record of a drain cannot be read, so that no layout is requested.
-func (in Input) hasUnreadableDrain() bool {
-	text, recorded := in.Node.Annotations[labels.MIGDrain]
-	_, err := upgrade.DecodeDrain(text)
-	return recorded && err != nil
-}
-
-// hasFailedDrain reports whether the node was to be drained for the MIG layout that is wanted, which has failed.
-func (in Input) hasFailedDrain() bool {
-	drain := in.drain()
-	return drain != nil && drain.State == upgrade.DrainFailed && drain.Layout == in.NodePlan.MIGWanted
 }
 
 // maxTenants is how many pods a message names.
@@ -257,14 +250,7 @@ func migMismatch(in Input, layout string) readiness.Verdict {
 // migStrategy returns the strategy of the node: what GPU Feature Discovery reports, as the device plugin may have it
 // from a ConfigMap, or else that of the spec.
 func migStrategy(in Input) v1.MIGStrategy {
-	for _, strategy := range []v1.MIGStrategy{
-		v1.MIGStrategy(in.Node.Labels[labels.MIGStrategy]), in.NodePlan.Spec.MIG.Strategy,
-	} {
-		if strategy != "" {
-			return strategy
-		}
-	}
-	return v1.MIGStrategyNone
+	return cmp.Or(v1.MIGStrategy(in.Node.Labels[labels.MIGStrategy]), in.NodePlan.Spec.MIG.Strategy, v1.MIGStrategyNone)
 }
 
 // isProduct reports whether the product of the GPUs is a MIG device of the profile, or unknown.

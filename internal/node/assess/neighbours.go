@@ -182,14 +182,10 @@ func (in *Input) leavesPlugin() bool {
 
 // expects reports whether the operand is expected on the node.
 func (in *Input) expects(name operand.Name) bool {
-	for _, operands := range [][]plan.OperandOnNode{in.NodePlan.Essential, in.NodePlan.Auxiliary} {
-		for _, onNode := range operands {
-			if onNode.Operand == name && onNode.Expectation == plan.Expected {
-				return true
-			}
-		}
-	}
-	return false
+	operands := slices.Concat(in.NodePlan.Essential, in.NodePlan.Auxiliary)
+	return slices.ContainsFunc(operands, func(onNode plan.OperandOnNode) bool {
+		return onNode.Operand == name && onNode.Expectation == plan.Expected
+	})
 }
 
 // foreignPlugin returns the workload of the first device plugin among the neighbours; empty for none.
