@@ -46,8 +46,8 @@ type Input struct {
 	HeldConfig string
 	// HeldFails: such a pod fails.
 	HeldFails bool
-	// Neighbours are what others run on the node. Shown is set before they were first looked for, as after a start of the
-	// operator: the condition of the node, which may name some; nil if it has none.
+	// Neighbours are what others run on the node. Shown is set, and they are empty, before they were first looked for, as
+	// after a start of the operator: the condition of the node, which may name some; nil if it has none.
 	Neighbours []neighbour.Neighbour
 	Shown      *corev1.NodeCondition
 	// Now is the time of the assessment.
@@ -85,7 +85,10 @@ type Assessment struct {
 	// ForeignSince is since when the node has offered GPUs without the operator's device plugin; zero if it does not.
 	ForeignSince time.Time
 	// lost are the GPUs that the validator has found missing since.
-	lost lostGPUs
+	lost struct {
+		count int
+		words string
+	}
 	// Health is what the health agent of the node reports; nil if the node has none.
 	Health *Health
 	// Excluded: the spec or a label keeps operands off the node, so it is not counted.
@@ -113,24 +116,22 @@ func Node(in Input) Assessment {
 		Operands: map[operand.Name]readiness.Verdict{},
 		Excluded: in.NodePlan.Facts.ExcludedByLabel || in.NodePlan.Unselected != "",
 	}
-	switch {
-	case in.NodePlan.Facts.ExcludedByLabel:
-		assessment.NodeVerdict = excluded()
-	case in.NodePlan.Decision.Choice == operand.Refused:
-		assessment.NodeVerdict = refused(in.NodePlan.Decision)
-	case in.NodePlan.Unselected != "":
-		assessment.NodeVerdict = notSelected(in.NodePlan)
-	default:
+	if !slices.ContainsFunc(decisions, func(c Check) bool { return assessment.apply(c, in) }) {
 		assessment.assess(in)
 	}
-	assessment.Since, assessment.At = in.Now, in.Now
-	if in.Previous.Ready == assessment.Ready() && !in.Previous.Since.IsZero() {
-		assessment.Since = in.Previous.Since
-	}
+	assessment.Since, assessment.At = in.since(assessment.Ready()), in.Now
 	return assessment
 }
 
-// assess makes the checks of a node that has operands. Later checks may override earlier verdicts.
+// since returns since when the node is ready, or is not, as it is now.
+func (in *Input) since(isReady bool) time.Time {
+	if in.Previous.Ready == isReady && !in.Previous.Since.IsZero() {
+		return in.Previous.Since
+	}
+	return in.Now
+}
+
+// assess assesses the operands of a node that has some, and so its stages, and makes the checks.
 func (a *Assessment) assess(in Input) {
 	verdict := func(onNode plan.OperandOnNode) readiness.Verdict {
 		found := in.Stack.checkRuntimeHandler(onNode, in.NodePlan.Essential, in.Pods, assessOperand(onNode, in))
@@ -142,33 +143,40 @@ func (a *Assessment) assess(in Input) {
 			a.Operands[onNode.Operand] = verdict(onNode)
 		}
 	}
-	a.noteHostDriver(in)
-	a.checkTaints(in)
-	a.Health = healthOf(in)
-	a.checkGPUs(in)
-	a.noteForeignOffer(in)
-	a.checkMIG(in)
-	a.checkPluginConfig(in)
-	a.checkForeignPlugin(in)
-	record := upgradeRecord(in.Node)
-	if record != nil && record.State.InProgress() {
-		a.checkRunningUpgrade(record.State)
-	} else {
-		a.checkDeadlines(in)
+	if layout := in.migLayout(); layout.State != readiness.Ready {
+		a.Operands[in.NodePlan.Partitioner] = layout
 	}
-	for _, found := range a.Operands {
+	if in.NodePlan.HealthReporter != "" {
+		a.Health = HealthOf(in.Node)
+	}
+	a.Usable, a.GPUs, a.Offer, a.ForeignSince = a.Ready(), a.countGPUs(in), in.offer(a.Stage), in.foreignSince()
+	for _, check := range checks {
+		a.apply(check, in)
+	}
+	a.settleOperands(in)
+}
+
+// settleOperands turns failures of operands into progress during a driver upgrade, whose deadlines apply. Otherwise, on
+// a ready node, auxiliary operands fail that have been progressing for longer than the deadline of the spec.
+func (a *Assessment) settleOperands(in Input) {
+	upgrades := in.upgrades()
+	for _, onNode := range in.NodePlan.Auxiliary {
+		verdict, expected := a.Operands[onNode.Operand]
+		if expected && a.Ready() && !upgrades && onNode.Expectation == plan.Expected {
+			from := in.since(true)
+			if pod := in.Pods[onNode.Operand]; pod != nil {
+				from = times.Later(from, readiness.UnreadySince(pod))
+			}
+			a.Operands[onNode.Operand] = readiness.ApplyDeadline(in.NodePlan.Spec.Deadline(""), verdict, from, in.Now)
+		}
+	}
+	for name, found := range a.Operands {
+		if upgrades && found.State == readiness.Failed {
+			found.State = readiness.Progressing
+			a.Operands[name] = found
+		}
 		a.Until = times.Earlier(a.Until, found.Until)
 	}
-	a.checkPool(in.NodePlan, isRequested(in.Node))
-	a.checkSelection(in.NodePlan)
-	a.checkFailedUpgrade(record)
-	a.checkDiscovery(in)
-	if a.Ready() && in.RefusedPods != "" {
-		a.addCause(v1.ReasonGPUPodsRefused, in.RefusedPods)
-	}
-	a.checkNeighbours(in)
-	a.noteHeldConfig(in)
-	a.noteLabels(in)
 }
 
 // DiscoveryOperands assesses the operands that discover GPUs, on a node that has no discovery labels yet.
@@ -218,29 +226,40 @@ func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) 
 	}
 }
 
-// checkPool reports a ready node as outdated if it has the driver of a pool other than its own.
-func (a *Assessment) checkPool(node plan.NodePlan, requested bool) {
-	if a.Ready() && node.Moves() {
-		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
-		a.Message = fmt.Sprintf("%s; it moves from %s to %s",
-			pendingUpgrade(node, requested), node.Facts.Pool, node.Pool.Name)
+// findMove finds that a node has the driver of a pool other than its own.
+func findMove(in Input, _ Assessment) finding {
+	if !in.NodePlan.Moves() {
+		return finding{}
 	}
+	return outdated(fmt.Sprintf("%s; it moves from %s to %s",
+		pendingUpgrade(in.NodePlan, isRequested(in.Node)), in.NodePlan.Facts.Pool, in.NodePlan.Pool.Name))
 }
 
-func excluded() readiness.NodeVerdict {
-	return atDiscovered(readiness.Verdict{
-		State: readiness.Progressing, Reason: v1.ReasonExcluded,
-		Message: fmt.Sprintf("label %s is %q", labels.DeployOperands, labels.False),
-	})
+func outdated(message string) finding {
+	return finding{Verdict: readiness.Verdict{Outdated: true, Reason: v1.ReasonUpgradePending, Message: message}}
 }
 
-func refused(decision operand.Decision) readiness.NodeVerdict {
-	return atDiscovered(readiness.Verdict{State: readiness.Failed, Reason: decision.Reason, Message: decision.Message})
+func findExcluded(in Input, _ Assessment) finding {
+	return atDiscovered(in.NodePlan.Facts.ExcludedByLabel, readiness.Progressing, v1.ReasonExcluded,
+		fmt.Sprintf("label %s is %q", labels.DeployOperands, labels.False))
 }
 
-// atDiscovered returns the verdict on a node that stays at stage Discovered.
-func atDiscovered(verdict readiness.Verdict) readiness.NodeVerdict {
-	return readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: verdict}
+func findRefused(in Input, _ Assessment) finding {
+	decision := in.NodePlan.Decision
+	return atDiscovered(decision.Choice == operand.Refused, readiness.Failed, decision.Reason, decision.Message)
+}
+
+func findUnselected(in Input, _ Assessment) finding {
+	unselected := in.NodePlan.Unselected
+	return atDiscovered(unselected != "", readiness.Progressing, v1.ReasonNotSelected, unselected)
+}
+
+// atDiscovered is the finding about a node that stays at stage Discovered; none unless it does.
+func atDiscovered(stays bool, state readiness.State, reason, message string) (found finding) {
+	if stays {
+		found.Stage, found.State, found.Reason, found.Message = v1.StageDiscovered, state, reason, message
+	}
+	return found
 }
 
 // allocatable returns the verdict on stage Allocatable. plugin is empty if the operator runs no device plugin on the

@@ -2,43 +2,23 @@ package assess
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 )
 
-// checkDiscovery reports since when discovery labels have been missing from the node, and when operands are removed. A
-// ready node stays ready. A progressing node is moved back to stage Discovered: its operands stay, but whether it needs
-// them is unknown. A failure takes precedence.
-func (a *Assessment) checkDiscovery(in Input) {
+// findMissingLabels finds since when discovery labels have been missing from the node, and when operands are removed.
+func findMissingLabels(in Input, _ Assessment) finding {
 	since, err := time.Parse(time.RFC3339, in.Node.Annotations[labels.DiscoveryMissingSince])
 	if err != nil || in.NodePlan.MissingLabels == "" {
-		return
+		return finding{}
 	}
-	missing := fmt.Sprintf("%s since %s; %s", in.NodePlan.MissingLabels, since.UTC().Format(time.RFC3339),
-		plannedRemoval(in.NodePlan, in.Node, since))
-	switch {
-	case a.State == readiness.Failed || a.Reason == v1.ReasonNodeNotReady:
-		// Part of the message, not of the detail, because it is stable.
-		a.Message += " (" + missing + ")"
-		return
-	case a.State == readiness.Progressing:
-		if a.Operand != "" {
-			a.Message = a.Operand + ": " + a.Message
-		}
-		a.Stage, a.Operand = v1.StageDiscovered, ""
-	case a.Outdated:
-		// The command comes first because long messages are truncated in the policy's status.
-		a.Reason, a.Message = v1.ReasonDiscoveryLabelsMissing, a.Message+"; "+missing
-		return
-	}
-	a.Reason, a.Message = v1.ReasonDiscoveryLabelsMissing, strings.TrimSuffix(missing+"; "+a.Message, "; ")
+	return cause(v1.ReasonDiscoveryLabelsMissing, fmt.Sprintf("%s since %s; %s", in.NodePlan.MissingLabels,
+		since.UTC().Format(time.RFC3339), plannedRemoval(in.NodePlan, in.Node, since)))
 }
 
 // plannedRemoval returns what is removed, and when, unless the labels reappear.

@@ -3,8 +3,10 @@
 // a node that is ready neither in the report nor in the latest assessment: there it shows the latest.
 //
 // An assessment is a pure function of Input: the plan for the node, its Node and pods, the stack's DaemonSets, what
-// other programs and earlier assessments have left, and the time. Nothing else may assess nodes. The node controller
-// does once in a reconcile, and again when it has read which pods the kubelet refused.
+// other programs and earlier assessments have left, and the time. The verdict is that of its stages first. The table in
+// checks.go has the checks that follow: for which nodes each is made, and how its finding combines with the verdict so
+// far. Nothing else may assess nodes. The node controller does once in a reconcile, and again when it has read which
+// pods the kubelet refused.
 //
 // Conditions on the Node are read back here alone: ParseCause, ShowsHeldConfig, OffersByClaims and MessageUpToDate. No
 // other package may parse messages.

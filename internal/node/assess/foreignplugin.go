@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
@@ -19,35 +19,38 @@ import (
 // reported: a kubelet withdraws what a plugin has advertised, and reports that, within seconds.
 const ForeignPluginTime = 2 * time.Minute
 
-// checkForeignPlugin reports a node that offers GPUs although the operator's device plugin has not started on it. What
-// another plugin advertises is not validated: the node stays at the stage that it has reached.
-func (a *Assessment) checkForeignPlugin(in Input) {
-	plugin := unstartedPlugin(in)
-	if plugin == "" || readiness.Kubelet(in.Node).State != readiness.Ready ||
+// foreignSince returns since when the node has offered GPUs without the operator's device plugin, which has not started
+// on it; zero if it does not.
+func (in Input) foreignSince() time.Time {
+	if unstartedPlugin(in) == "" || readiness.Kubelet(in.Node).State != readiness.Ready ||
 		readiness.Allocatable(in.Node).State != readiness.Ready {
-		return
+		return time.Time{}
 	}
-	a.ForeignSince = in.ForeignSince
-	if a.ForeignSince.IsZero() {
-		a.ForeignSince = in.Now
+	return cmp.Or(in.ForeignSince, in.Now)
+}
+
+// findNewPlugin finds when another device plugin is reported.
+func findNewPlugin(in Input, so Assessment) finding {
+	if reportAt := so.ForeignSince.Add(ForeignPluginTime); in.Now.Before(reportAt) {
+		return finding{Verdict: readiness.Verdict{Until: reportAt}}
 	}
-	if reportAt := a.ForeignSince.Add(ForeignPluginTime); in.Now.Before(reportAt) {
-		a.Until = times.Earlier(a.Until, reportAt)
-		return
+	return finding{}
+}
+
+// findForeignPlugin finds another device plugin. What it advertises is not validated: the node stays at the stage that
+// it has reached.
+func findForeignPlugin(in Input, so Assessment) finding {
+	if so.ForeignSince.IsZero() || in.Now.Before(so.ForeignSince.Add(ForeignPluginTime)) {
+		return finding{}
 	}
-	if a.State != readiness.Progressing || a.Stage == v1.StageDiscovered {
-		// The failure of an operand takes precedence.
-		return
-	}
-	a.NodeVerdict = readiness.NodeVerdict{
-		Stage: v1.StageDevicePlugin, Operand: string(plugin),
-		Verdict: readiness.Verdict{
+	plugin := unstartedPlugin(in)
+	return finding{
+		Stage: v1.StageDevicePlugin, Operand: string(plugin), Verdict: readiness.Verdict{
 			State: readiness.Failed, Reason: v1.ReasonForeignDevicePlugin,
 			Message: fmt.Sprintf("the node offers %s, but not by %s, which has not started: remove the other device plugin, or "+
 				"set spec.devicePlugin.enabled to false", offered(in.Node), plugin),
 		},
 	}
-	a.Operands[plugin] = a.Verdict
 }
 
 // unstartedPlugin returns the operand of the device plugin if it is expected on the node and has never started there:

@@ -8,55 +8,38 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 )
 
-// checkGPUs reports a node that has lost GPUs. It is not ready if fewer are usable than spec.health.minUsable requires,
-// but its GPUs stay usable: no driver upgrade and no start-up taint waits for hardware.
-func (a *Assessment) checkGPUs(in Input) {
+// countGPUs counts the GPUs of the node, whose stages are assessed.
+func (a *Assessment) countGPUs(in Input) readiness.GPUs {
 	// The count of another mode would be stale.
 	countsBus := in.NodePlan.Spec.NodeDiscovery.Mode != v1.DiscoveryNFD
 	counted := readiness.CountGPUs(in.Node, countsBus, in.NodePlan.GPUReplicas)
 	if _, offered := in.offeredByClaims(); offered {
 		counted = readiness.ClaimableGPUs(in.Node, countsBus)
 	}
-	a.GPUs = counted.WithFaults(a.Health.faults()).WithLost(a.lost.count, a.lost.words)
-	a.Offer = readiness.Offer(in.Node, in.NodePlan.GPUReplicas)
-	if a.State != readiness.Ready && a.Stage.Before(v1.StageAllocatable) {
+	counted = counted.WithFaults(a.Health.faults()).WithLost(a.lost.count, a.lost.words)
+	if !a.Ready() && a.Stage.Before(v1.StageAllocatable) {
 		// What a device plugin that ends again and again advertises in between is of no use.
-		a.GPUs.Usable = 0
+		counted.Usable = 0
 	}
-	if !in.NodePlan.NeedsAllocatable || a.State != readiness.Ready {
-		return
-	}
-	verdict := a.GPUs.Verdict(*in.NodePlan.Spec.Health.MinUsable)
-	if verdict.State == readiness.Ready {
-		a.addCause(verdict.Reason, verdict.Message)
-		return
-	}
-	// Too few GPUs are worse than what a ready node has to say, such as an outdated driver.
-	verdict.Outdated = a.Outdated
-	verdict.Message = strings.TrimSuffix(verdict.Message+"; "+a.Message, "; ")
-	a.NodeVerdict = readiness.NodeVerdict{Verdict: verdict, Stage: v1.StageAllocatable}
+	return counted
 }
 
-// addCause gives a ready node the reason and the message. The reason of an earlier check stays, and the message follows
-// its message. An empty reason adds nothing.
-func (a *Assessment) addCause(reason, message string) {
-	switch {
-	case reason == "":
-	case a.Reason == "":
-		a.Reason, a.Message = reason, message
-	default:
-		a.Message += "; " + message
+// findLostGPUs finds that a node has lost GPUs. With fewer usable ones than spec.health.minUsable requires it is not
+// ready, but they stay usable: no driver upgrade and no start-up taint waits for hardware.
+func findLostGPUs(in Input, so Assessment) finding {
+	if !in.NodePlan.NeedsAllocatable {
+		return finding{}
 	}
-}
-
-// lostGPUs are the GPUs that have been lost since the validation: their number, and the validator's words.
-type lostGPUs struct {
-	count int
-	words string
+	verdict := so.GPUs.Verdict(*in.NodePlan.Spec.Health.MinUsable)
+	if verdict.State != readiness.Ready {
+		// Too few GPUs are worse than what a ready node has to say, such as an outdated driver.
+		verdict.Outdated = so.Outdated
+		verdict.Message = strings.TrimSuffix(verdict.Message+"; "+so.Message, "; ")
+	}
+	return finding{Verdict: verdict, Stage: v1.StageAllocatable}
 }
 
 // noteLostGPUs returns the verdict on the validator without the loss of some GPUs: it is reported with the count of
@@ -70,36 +53,33 @@ func (a *Assessment) noteLostGPUs(in Input, onNode plan.OperandOnNode, verdict r
 	if exit == nil || exit.ExitCode <= labels.ExitGPUsLost || exit.ExitCode > labels.ExitGPUsLost+labels.MaxExitGPUsLost {
 		return verdict
 	}
-	a.lost = lostGPUs{int(exit.ExitCode) - labels.ExitGPUsLost, readiness.LastLine(exit.Message)}
+	a.lost.count, a.lost.words = int(exit.ExitCode)-labels.ExitGPUsLost, readiness.LastLine(exit.Message)
 	return readiness.Verdict{Until: verdict.Until, BeingReplaced: verdict.BeingReplaced}
 }
 
-// checkPluginConfig reports that the configuration which the node selects by its label is not used. If the device
-// plugin does not start because of it, that is the cause.
-func (a *Assessment) checkPluginConfig(in Input) {
-	problem := in.NodePlan.PluginConfig
-	switch {
-	case problem == (operand.ConfigProblem{}):
-	case a.Ready():
-		a.addCause(v1.ReasonPluginConfigInvalid, problem.Message)
-	case !a.Ready() && problem.Fatal && a.Stage == v1.StageDevicePlugin && a.Reason != v1.ReasonOperandPaused &&
-		a.Reason != v1.ReasonMIGConfigPending:
-		a.State, a.Reason, a.Message, a.Detail = readiness.Failed, v1.ReasonPluginConfigInvalid, problem.Message, ""
-		a.Operands[operand.Name(a.Operand)] = a.Verdict
-	}
+// findPluginConfig finds that the configuration which the node selects by its label is not used.
+func findPluginConfig(in Input, _ Assessment) finding {
+	return cause(v1.ReasonPluginConfigInvalid, in.NodePlan.PluginConfig.Message)
 }
 
-// noteHeldConfig reports that a change of the device plugin's configuration stops at this node. What the condition
-// showed before the neighbours of the node are known may have that already.
-func (a *Assessment) noteHeldConfig(in Input) {
-	held := heldConfig(in.HeldConfig)
-	switch {
-	case in.HeldConfig == "" || !in.HeldFails && a.State != readiness.Failed || strings.Contains(a.Message, held):
-	case a.Ready():
-		a.addCause(v1.ReasonPluginConfigInvalid, held)
-	default:
-		a.Message += "; " + held
+// findFatalConfig finds that the device plugin does not start because of that.
+func findFatalConfig(in Input, so Assessment) finding {
+	if !in.NodePlan.PluginConfig.Fatal {
+		return finding{}
 	}
+	so.State, so.Reason, so.Detail = readiness.Failed, v1.ReasonPluginConfigInvalid, ""
+	so.Message = in.NodePlan.PluginConfig.Message
+	return so.NodeVerdict
+}
+
+// findHeldConfig finds that a change of the device plugin's configuration stops at this node. What the condition showed
+// before the neighbours of the node are known may have that already.
+func findHeldConfig(in Input, so Assessment) finding {
+	held := heldConfig(in.HeldConfig)
+	if in.HeldConfig == "" || !in.HeldFails && so.State != readiness.Failed || strings.Contains(so.Message, held) {
+		return finding{}
+	}
+	return cause(v1.ReasonPluginConfigInvalid, held)
 }
 
 func heldConfig(source string) string {

@@ -18,14 +18,6 @@ type Health struct {
 	Unknown string
 }
 
-// healthOf returns what the health agent of the node reports; nil if the node has none.
-func healthOf(in Input) *Health {
-	if in.NodePlan.HealthReporter == "" {
-		return nil
-	}
-	return HealthOf(in.Node)
-}
-
 // HealthOf returns what the health agent of the node reports. A report of an earlier boot does not count.
 func HealthOf(node *corev1.Node) *Health {
 	value, reported := node.Annotations[labels.GPUHealth]

@@ -13,30 +13,22 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 )
 
-// noteHostDriver names what leaves the driver of a node to its host, the label or the spec, while the node is not ready
+// findHostDriver names what leaves the driver of a node to its host, the label or the spec, while the node is not ready
 // and no driver of the host has been validated. k8s-driver-manager sets that label where it finds a driver. One that is
 // wrong keeps the driver's pod off the node, so that what needs the driver waits, or fails in ways of its own.
 //
 // It names the pods that have validated a driver of the operator which is gone, too: none of their containers validates
 // again.
-func (a *Assessment) noteHostDriver(in Input) {
+func findHostDriver(in Input, _ Assessment) finding {
 	off, remedy := in.driverOfHost()
-	if a.State == readiness.Ready || a.Stage.Before(v1.StageDriver) || off == "" {
-		return
-	}
-	note := ""
 	switch earlier := in.validatedEarlier(); {
-	case len(earlier) > 0:
-		note = fmt.Sprintf(
-			"an earlier driver was validated by %s (if the host has no driver, %s, otherwise delete these pods)",
-			strings.Join(earlier, ", "), remedy)
+	case off != "" && len(earlier) > 0:
+		return cause("", fmt.Sprintf("%s, but an earlier driver was validated by %s (if the host has no driver, %s, "+
+			"otherwise delete these pods)", off, strings.Join(earlier, ", "), remedy))
 	case in.byDriverLabel() != nil && !in.validatedHost():
-		note = fmt.Sprintf("no driver of the host is validated (if it has none, %s)", remedy)
-	default:
-		return
+		return cause("", fmt.Sprintf("%s, but no driver of the host is validated (if it has none, %s)", off, remedy))
 	}
-	// What leaves it comes first because long messages are truncated in the policy's status.
-	a.Message = fmt.Sprintf("%s, but %s: %s", off, note, a.Message)
+	return finding{}
 }
 
 // driverOfHost returns what leaves the driver of the node to its host, and how to undo that; empty if nothing does.

@@ -15,28 +15,27 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// checkMIG reports a MIG layout that is being applied, that could not be applied, or whose devices the node does not
-// advertise. Another cause for which the node is not ready takes precedence, except for the pause that the change
-// needs.
-func (a *Assessment) checkMIG(in Input) {
+// migLayout returns the verdict on a MIG layout that is being applied, that could not be applied, or whose devices the
+// node does not advertise; zero if there is nothing to report.
+func (in Input) migLayout() readiness.Verdict {
 	if in.NodePlan.Partitioner == "" {
-		a.checkAbandonedMIG(in)
-		return
+		return readiness.Verdict{}
 	}
-	verdict := in.migDraining()
-	if verdict.Reason == "" {
-		verdict = in.migVerdict()
+	return cmp.Or(in.migDraining(), in.migVerdict(), in.migHeld())
+}
+
+// findMIG finds what there is to report about the MIG layout. While operands are paused, the stage is that of the first
+// paused one. A change that has not paused them yet leaves the node ready.
+func findMIG(in Input, so Assessment) finding {
+	found := finding{Verdict: in.migLayout(), Stage: v1.StageAllocatable, Operand: string(in.NodePlan.Partitioner)}
+	switch {
+	case so.Reason == v1.ReasonOperandPaused:
+		found.Stage = so.Stage
+		found.Verdict = cmp.Or(found.Verdict, in.migAbandoned(operand.Name(so.Operand)))
+	case found.Reason == v1.ReasonMIGConfigPending:
+		return finding{}
 	}
-	if verdict.Reason == "" {
-		verdict = in.migHeld()
-	}
-	if verdict.Reason == "" {
-		return
-	}
-	if verdict.State != readiness.Ready {
-		a.Operands[in.NodePlan.Partitioner] = verdict
-	}
-	a.showMIG(in, verdict)
+	return found
 }
 
 // migVerdict returns the verdict on the layout that the node requests; it has no reason if there is nothing to report.
@@ -89,33 +88,18 @@ func (in Input) migFailed(layout string) readiness.Verdict {
 	return verdict
 }
 
-// checkAbandonedMIG reports operands that a MIG manager has paused which is no longer to run on the node. They are
-// resumed after the same time as those of one that does not end, as it may be the MIG manager of somebody else.
-func (a *Assessment) checkAbandonedMIG(in Input) {
+// migAbandoned returns the verdict on an operand that a MIG manager has paused which is no longer to run on the node;
+// zero if none has. It is resumed after the same time as one whose change does not end, as it may be the MIG manager of
+// somebody else.
+func (in Input) migAbandoned(paused operand.Name) readiness.Verdict {
 	state := in.Node.Labels[labels.MIGConfigState]
-	if a.Reason != v1.ReasonOperandPaused || state != labels.MIGStatePending && state != labels.MIGStateRebooting ||
-		in.Node.Labels[operand.Name(a.Operand).DeployLabel()] != labels.DeployPausedForMIG {
-		return
+	if in.NodePlan.Partitioner != "" || state != labels.MIGStatePending && state != labels.MIGStateRebooting ||
+		in.Node.Labels[paused.DeployLabel()] != labels.DeployPausedForMIG {
+		return readiness.Verdict{}
 	}
 	verdict := migPending(in.Node.Labels[labels.MIGConfig])
 	verdict.Message += ", but no MIG manager is to run on the node"
-	a.showMIG(in, verdict)
-}
-
-// showMIG makes the verdict on the MIG layout that of the node, if nothing else is wrong with it. While operands are
-// paused, the stage is that of the first paused one. A change that has not paused them yet leaves the node ready.
-func (a *Assessment) showMIG(in Input, verdict readiness.Verdict) {
-	isPending := verdict.Reason == v1.ReasonMIGConfigPending
-	switch {
-	case a.State == readiness.Ready && verdict.State == readiness.Ready:
-		a.addCause(verdict.Reason, verdict.Message)
-	case a.State == readiness.Ready && !isPending:
-		a.NodeVerdict = readiness.NodeVerdict{
-			Verdict: verdict, Stage: v1.StageAllocatable, Operand: string(in.NodePlan.Partitioner),
-		}
-	case a.Reason == v1.ReasonOperandPaused:
-		a.NodeVerdict = readiness.NodeVerdict{Verdict: verdict, Stage: a.Stage, Operand: string(in.NodePlan.Partitioner)}
-	}
+	return verdict
 }
 
 // IsMIGOverdue reports whether a change of the MIG layout has taken longer than its deadline.

@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,57 +19,43 @@ import (
 const anotherPlugin = "another " + string(neighbour.DevicePlugin)
 
 // pluginNote comes before the workload of the device plugin in the message of a node that is not ready.
-const pluginNote = "; " + anotherPlugin + " there: "
+const pluginNote = anotherPlugin + " there: "
 
 // maxNeighbours is the number of neighbours that a message names.
 const maxNeighbours = 3
 
-// checkNeighbours reports what others run on the node beside an operand. The GPUs of the node can be used, so that it
-// stays ready, but by which device plugin, and with which labels, depends on who came last. Of a node whose GPUs are
-// not offered, another device plugin is a likely cause.
-func (a *Assessment) checkNeighbours(in Input) {
-	switch {
-	case in.Shown != nil:
-		a.keepShown(in.Shown, in.Node.Name)
-	case a.Ready() && a.Reason == "":
-		a.Reason, a.Message = duplicates(in, a.Message)
-	case !a.Ready() && (a.Stage == v1.StageDevicePlugin || a.Stage == v1.StageAllocatable):
-		if plugin := foreignPlugin(in.Neighbours); plugin != "" {
-			a.Message += pluginNote + plugin
-		}
-	}
+// findOtherPlugin finds another device plugin, a likely cause for which the GPUs of a node are not offered.
+func findOtherPlugin(in Input, _ Assessment) finding {
+	return cause("", foreignPlugin(pluginNote, in.Neighbours))
 }
 
 // offeredTwice follows the workload of a DRA driver beside a device plugin.
 const offeredTwice = " offers the GPUs by resource claims (DRA), too, so that a claim and a pod may get the same GPU:" +
 	" turn off the GPUs of one: the DRA driver's, or spec.devicePlugin.enabled: false"
 
-// duplicates returns the reason of the most harmful neighbour, and the message with all that do harm: beside an operand
-// that is expected on the node, or, as a DRA driver, beside any device plugin. There is no reason, and the message is
-// as it is, if there are none.
-func duplicates(in Input, message string) (reason, text string) {
+// findDuplicates finds what others run on the node beside an operand that is expected there, or, as a DRA driver,
+// beside any device plugin. The GPUs can be used, but by which device plugin, and with which labels, depends on who
+// came last. The most harmful neighbour has the reason.
+func findDuplicates(in Input, _ Assessment) finding {
 	var found []string
+	reason := ""
 	offers := readiness.Allocatable(in.Node).State == readiness.Ready
 	for _, other := range in.Neighbours {
 		harm, remedy := in.harmOf(other)
 		if other.Kind == neighbour.DRADriver && offers {
 			harm, remedy = v1.ReasonGPUsOfferedTwice, other.Workload+offeredTwice
 		}
-		if harm == "" {
-			continue
+		if harm != "" {
+			found = append(found, remedy)
 		}
-		found = append(found, remedy)
-		if duplicateRank(harm) > duplicateRank(reason) {
+		if slices.Index(duplicateReasons, harm) > slices.Index(duplicateReasons, reason) {
 			reason = harm
 		}
-	}
-	if len(found) == 0 {
-		return "", message
 	}
 	if more := len(found) - maxNeighbours; more > 0 {
 		found = append(found[:maxNeighbours], fmt.Sprintf("and %d more", more))
 	}
-	return reason, strings.Join(found, "; ")
+	return cause(reason, strings.Join(found, "; "))
 }
 
 // harmOf returns the reason and the remedy of a neighbour beside an operand that is expected on the node; empty if it
@@ -87,82 +74,77 @@ func (in *Input) harmOf(other neighbour.Neighbour) (reason, remedy string) {
 	return "", ""
 }
 
-// duplicateRank orders the reasons by the harm; 0 for others.
-func duplicateRank(reason string) int {
-	return slices.Index(
-		[]string{v1.ReasonDuplicateOperand, v1.ReasonDuplicateDevicePlugin, v1.ReasonGPUsOfferedTwice}, reason) + 1
-}
+// duplicateReasons are those of nodes on which others run what an operand is, by the harm.
+var duplicateReasons = []string{v1.ReasonDuplicateOperand, v1.ReasonDuplicateDevicePlugin, v1.ReasonGPUsOfferedTwice}
 
 // IsDuplicate reports whether a ready node has this reason because of what others run there.
-func IsDuplicate(reason string) bool { return duplicateRank(reason) > 0 }
+func IsDuplicate(reason string) bool { return slices.Contains(duplicateReasons, reason) }
 
 // NamesNeighbours reports whether the assessment depends on a neighbour whose start or end should show soon.
 func (a *Assessment) NamesNeighbours() bool {
 	return IsDuplicate(a.Reason) || a.Offer == claimsOffer || a.NothingOffers
 }
 
-// keepShown keeps what the condition of the node says about neighbours, if it says the same as the assessment else:
+// shownAfter finds what the condition of the node shows after the message of another one, if it is about neighbours:
 // until they are known they count as they were.
-func (a *Assessment) keepShown(shown *corev1.NodeCondition, node string) {
-	if !IsDuplicate(shown.Reason) && !strings.Contains(shown.Message, anotherPlugin) {
-		return
+func (in *Input) shownAfter(other corev1.NodeCondition, separator string) finding {
+	shown := cmp.Or(in.Shown, &corev1.NodeCondition{})
+	more, isSame := strings.CutPrefix(shown.Message, other.Message+separator)
+	if !isSame || shown.Status != other.Status ||
+		!IsDuplicate(shown.Reason) && !strings.Contains(shown.Message, anotherPlugin) {
+		return finding{}
 	}
-	without := a.Condition(node)
-	if shown.Status != without.Status {
-		return
-	}
-	if !a.Ready() {
-		a.keepPluginNote(shown, node)
-		return
-	}
-	if a.Reason == "" && IsDuplicate(shown.Reason) {
-		// It took the place of any note.
-		bare := *a
-		bare.Message = ""
-		if more, isSame := strings.CutPrefix(shown.Message, bare.Condition(node).Message+"; "); isSame {
-			a.Reason, a.Message = shown.Reason, more
-		}
-		return
-	}
-	more, isSame := strings.CutPrefix(shown.Message, without.Message)
-	if !isSame {
-		return
-	}
-	a.Message = strings.TrimPrefix(a.Message+more, "; ")
+	return cause(shown.Reason, more)
 }
 
-// keepPluginNote keeps the note about a device plugin in the condition of a node that is not ready. The detail that may
-// follow it is that of the pod then. The name of a workload has no colon.
-func (a *Assessment) keepPluginNote(shown *corev1.NodeCondition, node string) {
-	if more, isSame := strings.CutPrefix(shown.Message, a.Cause(node)+pluginNote); isSame {
-		plugin, _, _ := strings.Cut(more, ": ")
-		a.Message += pluginNote + plugin
+// findShownPlugin finds the note about a device plugin in the condition of a node that is not ready. A pod's detail
+// may follow it. The name of a workload has no colon.
+func findShownPlugin(in Input, so Assessment) finding {
+	so.Detail = ""
+	plugin, _, _ := strings.Cut(in.shownAfter(so.Condition(in.Node.Name), "; "+pluginNote).Message, ": ")
+	if plugin == "" {
+		return finding{}
 	}
+	return cause("", pluginNote+plugin)
 }
 
-// noteForeignOffer notes that what the node offers is not by the operator's device plugin, which is turned off there,
-// and so not validated: another plugin or a DRA driver offers it. That is as the spec requests, so that it is no reason
-// of its own.
-func (a *Assessment) noteForeignOffer(in Input) {
+// findShownDuplicates finds the reason of a ready node that has none else. It took the place of any note.
+func findShownDuplicates(in Input, so Assessment) finding {
+	so.Message = ""
+	if found := in.shownAfter(so.Condition(in.Node.Name), "; "); IsDuplicate(found.Reason) {
+		return found
+	}
+	return finding{}
+}
+
+func findShownNotes(in Input, so Assessment) finding {
+	return cause("", in.shownAfter(so.Condition(in.Node.Name), "").Message)
+}
+
+// offer describes what pods can request on a node that has reached the stage. It is not validated where the operator's
+// device plugin is turned off: another plugin or a DRA driver offers it then.
+func (in *Input) offer(stage v1.Stage) string {
 	if !in.leavesPlugin() {
-		return
+		return readiness.Offer(in.Node, in.NodePlan.GPUReplicas)
 	}
-	a.Offer = readiness.ForeignOffer(in.Node)
-	saysNothing := a.Ready() && a.Reason == "" && a.Message == ""
-	if driver, offered := in.offeredByClaims(); offered && !a.Stage.Before(v1.StageAllocatable) {
-		a.Offer = claimsOffer
-		if driver != "" && saysNothing {
-			a.Message = claimsNote + driver
-		}
-		return
+	if _, offered := in.offeredByClaims(); offered && !stage.Before(v1.StageAllocatable) {
+		return claimsOffer
 	}
-	if a.Offer == "" || !saysNothing {
-		return
+	return readiness.ForeignOffer(in.Node)
+}
+
+// findForeignOffer names who offers the GPUs if the operator's device plugin does not. That is as the spec requests, so
+// that it is no reason of its own.
+func findForeignOffer(in Input, so Assessment) finding {
+	driver, byClaims := in.offeredByClaims()
+	switch {
+	case !in.leavesPlugin() || byClaims && driver == "" || so.Offer == "":
+		return finding{}
+	case byClaims:
+		return cause("", claimsNote+driver)
 	}
-	a.Message = anotherPlugin + " offers them, which the operator has not validated"
-	if plugin := foreignPlugin(in.Neighbours); plugin != "" {
-		a.Message += ": " + plugin
-	}
+	return cause("", anotherPlugin+" offers them, which the operator has not validated"+
+		foreignPlugin(": ", in.Neighbours))
 }
 
 // leavesPlugin reports whether the operator leaves the device plugin of the node to others.
@@ -188,11 +170,11 @@ func (in *Input) expects(name operand.Name) bool {
 	})
 }
 
-// foreignPlugin returns the workload of the first device plugin among the neighbours; empty for none.
-func foreignPlugin(neighbours []neighbour.Neighbour) string {
+// foreignPlugin returns the workload of the first device plugin among the neighbours, after the prefix; empty for none.
+func foreignPlugin(prefix string, neighbours []neighbour.Neighbour) string {
 	for _, other := range neighbours {
 		if other.Kind == neighbour.DevicePlugin {
-			return other.Workload
+			return prefix + other.Workload
 		}
 	}
 	return ""

@@ -27,35 +27,33 @@ func upgradeRecord(node *corev1.Node) *upgrade.Record {
 	return record
 }
 
-// checkRunningUpgrade reports a node that is not ready as upgrading, whatever the cause, and turns failures of its
-// operands into progress: the deadlines of the upgrade apply. A node whose kubelet does not report keeps its verdict.
-func (a *Assessment) checkRunningUpgrade(state upgrade.State) {
-	for name, verdict := range a.Operands {
-		if verdict.State == readiness.Failed {
-			verdict.State = readiness.Progressing
-			a.Operands[name] = verdict
-		}
-	}
-	if a.Ready() || a.Stage == v1.StageDiscovered {
-		return
-	}
-	a.State, a.Reason = readiness.Progressing, v1.ReasonUpgrading
-	a.Message = fmt.Sprintf("%s: %s", state, a.Message)
+// upgrades reports whether a driver upgrade runs on the node.
+func (in Input) upgrades() bool {
+	record := upgradeRecord(in.Node)
+	return record != nil && record.State.InProgress()
 }
 
-// checkFailedUpgrade reports why the upgrade of the node has failed, unless the node shows a failure itself.
-func (a *Assessment) checkFailedUpgrade(record *upgrade.Record) {
+// findRunningUpgrade finds that the driver of a node is upgraded, whatever keeps the node from being ready.
+func findRunningUpgrade(in Input, so Assessment) finding {
+	if !in.upgrades() {
+		return finding{}
+	}
+	so.State, so.Reason = readiness.Progressing, v1.ReasonUpgrading
+	so.Message = in.Node.Labels[labels.UpgradeState] + ": " + so.Message
+	return so.NodeVerdict
+}
+
+// findFailedUpgrade finds why the upgrade of the node has failed.
+func findFailedUpgrade(in Input, so Assessment) finding {
+	record := upgradeRecord(in.Node)
 	if record == nil || record.State != upgrade.StateFailed {
-		return
+		return finding{}
 	}
-	switch {
-	case a.Ready() && !a.Outdated, a.State == readiness.Failed && !a.Overdue, !a.Ready() && a.Stage == v1.StageDiscovered:
-		return
-	case !a.Ready():
-		a.State, a.Detail = readiness.Failed, ""
+	found := cause(cmp.Or(record.Reason, v1.ReasonUpgradeFailed), cmp.Or(record.Message, so.Message))
+	if !so.Ready() {
+		found.State = readiness.Failed
 	}
-	a.Reason = cmp.Or(record.Reason, v1.ReasonUpgradeFailed)
-	a.Message = cmp.Or(record.Message, a.Message)
+	return found
 }
 
 // isRequested reports whether a user has requested the upgrade of the node: the annotation is removed when the upgrade
