@@ -87,6 +87,15 @@ func TestOperandsAreEnabledByTheirFields(t *testing.T) {
 	))
 }
 
+func TestChecksOfANodeAreInTheirOrder(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(nodeCheckTable(repo)).To(And(
+		MatchRegexp("(?s)`Excluded`.*`StartupTaint`.*`Upgrading`.*`DiscoveryLabelsMissing`.*`GPUPodsRefused`"),
+		ContainSubstring("| refused pods | [`GPUPodsRefused`](../troubleshooting.md#gpupodsrefused) | is ready | "),
+		ContainSubstring("| deadline of the stage |  | is neither ready nor paused | "),
+	))
+}
+
 func TestRoomsAreOrderedByTheirImports(t *testing.T) {
 	g := NewWithT(t)
 	all := arrows{"cmd": {"plan": true, "names": true}, "plan": {"kube": true, "names": true}, "kube": {"names": true},

@@ -13,6 +13,7 @@ type source func(repo string) (string, error)
 // pages are the generated parts of each page, by the names in its markers.
 var pages = map[string]map[string]source{
 	"docs/architecture/README.md":   {"room-graph": roomGraph, "rooms": roomTable},
+	"docs/architecture/node.md":     {"node-checks": nodeCheckTable},
 	"docs/architecture/operands.md": {"catalogue": catalogueTable, "graph": catalogueGraph},
 	"docs/architecture/packages.md": {"packages": packageTable},
 	"docs/architecture/security.md": {"permissions": permissionTable},

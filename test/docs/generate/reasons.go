@@ -225,6 +225,11 @@ func reasonJSON(repo string) (string, error) {
 	return out.String(), err
 }
 
+// reasonLink is a link from a page of docs/architecture to what troubleshooting.md has about a reason.
+func reasonLink(reason string) string {
+	return fmt.Sprintf("[`%s`](../troubleshooting.md#%s)", reason, strings.ToLower(reason))
+}
+
 // reasonTable has a row for each reason, by its group.
 func reasonTable(repo string) (string, error) {
 	all, err := reasons(repo)
@@ -236,8 +241,7 @@ func reasonTable(repo string) (string, error) {
 		group := all[0].group
 		var rows [][]string
 		for len(all) > 0 && all[0].group == group {
-			link := strings.ToLower(all[0].value)
-			rows = append(rows, []string{fmt.Sprintf("[`%s`](../troubleshooting.md#%s)", all[0].value, link), all[0].means})
+			rows = append(rows, []string{reasonLink(all[0].value), all[0].means})
 			all = all[1:]
 		}
 		if first, _, _ := strings.Cut(group, ". "); first != "" {
