@@ -72,7 +72,7 @@ var (
 var (
 	decides  = Effect{"decides; no other check follows", (*Assessment).replace}
 	replaces = Effect{"replaces the verdict on the node and its operand", (*Assessment).replace}
-	worsens  = Effect{"replaces the verdict, or adds to it if the node stays ready", (*Assessment).worsen}
+	worsens  = Effect{"replaces the verdict, or adds to that of a ready node if it stays ready", (*Assessment).worsen}
 	explains = Effect{"replaces state, reason and message", (*Assessment).explain}
 	leads    = Effect{"is the reason, and comes first in the message", (*Assessment).lead}
 	returns  = Effect{"is the reason, comes first in the message, and sets stage Discovered", (*Assessment).toDiscovered}
@@ -157,11 +157,13 @@ func (a *Assessment) replace(found finding) {
 	}
 }
 
+// worsen drops a finding that leaves a ready node ready if this one is not: it may be paused.
 func (a *Assessment) worsen(found finding) {
-	if a.Ready() && found.State == readiness.Ready {
-		a.add(found)
-	} else {
+	switch {
+	case found.State != readiness.Ready:
 		a.replace(found)
+	case a.Ready():
+		a.add(found)
 	}
 }
 

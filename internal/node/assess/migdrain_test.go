@@ -64,7 +64,7 @@ func TestDrainForALayout(t *testing.T) {
 			node.UID = "one"
 			node.Labels = map[string]string{"nvidia.com/mig.config": "z", "nvidia.com/mig.config.state": test.state}
 			node.Annotations = map[string]string{"nvidia.com/gpu-operator.mig-drain": test.record}
-			got := assess.Node(assess.Input{
+			in := assess.Input{
 				NodePlan: plan.NodePlan{
 					Spec: effective.Of(v1.ClusterPolicySpec{}), NeedsAllocatable: true, Partitioner: "mig-manager", MIGWanted: "a",
 					Essential: []plan.OperandOnNode{
@@ -72,11 +72,17 @@ func TestDrainForALayout(t *testing.T) {
 					},
 				},
 				Node: node, Pods: assess.Pods{"device-plugin": driverPod(readiness.Ready)}, Now: begin, Tenants: test.tenants,
-			})
+			}
 			g := NewWithT(t)
+			got := assess.Node(in)
 			g.Expect(got.State).To(Equal(readiness.Ready))
 			g.Expect(got.Reason).To(Equal(test.reason))
 			g.Expect(got.Message).To(Equal(test.message))
+			in.NodePlan.Essential[0].Expectation = plan.PausedByLabel
+			in.NodePlan.Essential[0].Reason = v1.ReasonOperandPaused
+			paused := assess.Node(in)
+			g.Expect(paused.State).To(Equal(readiness.Progressing), "no GPU can be used")
+			g.Expect(paused.Reason).To(Equal(v1.ReasonOperandPaused))
 		})
 	}
 }
