@@ -429,6 +429,10 @@ func TestApplyReportsAFailedCall(t *testing.T) {
 	if wrote || !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "applying ConfigMap a: ") {
 		t.Errorf("wrote %v, %v", wrote, err)
 	}
+	err = c.applier().Delete(t.Context(), configMap("a"))
+	if err == nil || !strings.HasPrefix(err.Error(), "deleting ConfigMap a: ") {
+		t.Errorf("a failed deletion: %v", err)
+	}
 }
 
 func prune(t *testing.T, c *cluster, rendered Rendered) error {

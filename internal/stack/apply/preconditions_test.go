@@ -253,5 +253,12 @@ func TestAdditionsAreRemovedFromWhatWasApplied(t *testing.T) {
 	g.Expect(r.patches).To(ConsistOf(MatchJSON(`[
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": "` + applied + `"},
 		{"op": "remove", "path": "/spec/template/spec/nodeSelector"}]`)))
-	g.Expect(r.read(t, "a").Spec.Template.Spec.NodeSelector).To(BeEmpty())
+	live = r.read(t, "a")
+	g.Expect(live.Spec.Template.Spec.NodeSelector).To(BeEmpty())
+
+	live.Spec.Template.Spec.NodeSelector = map[string]string{"theirs": "true"}
+	g.Expect(r.Update(t.Context(), live)).To(Succeed())
+	r.meanwhile = func() { r.touch(t, "a") }
+	_, err = applyOne(r.applier(), rendered)
+	g.Expect(err).To(MatchError(ContainSubstring("patching DaemonSet a: ")))
 }
