@@ -211,9 +211,7 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 	if over.Before(changed) {
 		over = changed
 	}
-	r.lock.Lock()
-	res.missed = (r.missed || errors.Is(err, errMissed)) && (!r.optional || r.struck == 0)
-	r.lock.Unlock()
+	res.missed = r.hadNoTarget(err)
 	if err := r.awaitWithin(
 		ctx, convergeTime+r.patience, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) },
 	); err != nil {
@@ -229,6 +227,13 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 		}
 	}
 	return r.check(ctx, r.after)
+}
+
+// hadNoTarget reports whether a fault had no target, or for optional ones whether none had. err is that of their end.
+func (r *run) hadNoTarget(err error) bool {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return (r.missed || errors.Is(err, errMissed)) && (!r.optional || r.struck == 0)
 }
 
 // check runs a check of the row.
