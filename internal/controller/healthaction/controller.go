@@ -56,15 +56,22 @@ func (r *Reconciler) isIdle() bool {
 	return r.memory.idle && policy != nil && !policy.Acts()
 }
 
-// run is a pass: observe, plan, carry out the steps, publish the verdicts.
+// run is a pass: read, hold, plan, carry out the steps, publish the verdicts.
 func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 	if !s.isDue() {
 		return s.result()
 	}
-	if err := s.observe(ctx); err != nil {
+	if left := s.assessmentLeft(); left > 0 {
+		s.requeueAfter(left)
+		return s.result()
+	}
+	if err := s.readNodes(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
+	s.holdNodes()
+	s.memory.prune(func(node string) bool { return s.observed[node] != nil })
 	s.plan()
+	s.remember()
 	if !s.basis.Paused() {
 		s.carryOut(ctx)
 	}

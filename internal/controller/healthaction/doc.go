@@ -1,5 +1,5 @@
 // Package healthaction taints and cordons nodes that have an unhealthy GPU, as spec.health.actions requires, and undoes
-// it. Each pass observes all nodes, plans with package internal/health/healthaction, and carries out the plan. All
+// it. Each pass reads all nodes, plans with package internal/health/healthaction, and carries out the plan. All
 // state is on the Nodes, so a pass may end after any call. Nothing is evicted.
 package healthaction
 

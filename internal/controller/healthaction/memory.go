@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/freshness"
 )
 
 // memory is what one pass leaves to the next. All of it may be lost: that costs an early attempt or a
 // rejected write, or a node that is rejected keeps its place for longer.
 type memory struct {
 	// versions are the resource versions after the last writes to Nodes, until the cache shows them.
-	versions map[string]string
+	versions freshness.Writes
 	// failures are the nodes for which a write has failed.
 	failures map[string]failure
 	// rejections are the nodes whose claims or actions fail, until the action is done, or is not wanted any more.
@@ -38,7 +39,7 @@ type rejection struct {
 }
 
 func newMemory() memory {
-	return memory{versions: map[string]string{}, failures: map[string]failure{}, rejections: map[string]rejection{}}
+	return memory{versions: freshness.Writes{}, failures: map[string]failure{}, rejections: map[string]rejection{}}
 }
 
 // reject remembers that an action was rejected, and gives it up for the time wait if it has been for so long.

@@ -12,7 +12,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
-	"github.com/clusterpolicy/gpu-operator/internal/kube/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
 )
 
@@ -35,6 +34,8 @@ type scope struct {
 type observed struct {
 	node *corev1.Node
 	seen healthaction.Node
+	// entry is nil for a node that the operator does not manage.
+	entry *fleet.Entry
 	// hold: its state may be outdated, so no step is carried out. written: one was.
 	hold, written bool
 }
@@ -53,25 +54,22 @@ func policyOf(basis *fleet.Basis) *healthaction.Policy {
 	return new(healthaction.PolicyOf(basis.Decisions.Input.Spec.Health.Actions))
 }
 
-// isDue reports whether the cluster is known well enough to be observed: it is not before the first pass of the policy,
-// nor for some time after a new Basis, until it has assessed all nodes.
+// isDue reports whether the cluster is known well enough to be read: it is not before the first pass of the policy.
 func (s *scope) isDue() bool {
-	switch {
-	case !s.view.Hydrated || s.basis == nil:
-		return false
-	case s.policy == nil:
-		return !s.basis.KeepNodes
-	}
-	left := s.Timing.Assessment - s.now.Sub(s.basis.Since)
-	if left > 0 && s.view.UnassessedCount(s.basis) > 0 {
-		s.requeueAfter(left)
-		return false
-	}
-	return true
+	return s.view.Hydrated && s.basis != nil && (s.policy != nil || !s.basis.KeepNodes)
 }
 
-// observe reads the nodes that the operator manages, and those on which something has to be undone.
-func (s *scope) observe(ctx context.Context) error {
+// assessmentLeft returns how long the pass still waits for a new Basis to assess all nodes; 0 if it does not.
+func (s *scope) assessmentLeft() time.Duration {
+	left := s.Timing.Assessment - s.now.Sub(s.basis.Since)
+	if s.policy == nil || left <= 0 || s.view.UnassessedCount(s.basis) == 0 {
+		return 0
+	}
+	return left
+}
+
+// readNodes reads the nodes that the operator manages, and those on which something has to be undone.
+func (s *scope) readNodes(ctx context.Context) error {
 	nodes := &corev1.NodeList{}
 	if err := s.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
@@ -91,9 +89,8 @@ func (s *scope) observe(ctx context.Context) error {
 		rejection := s.memory.rejections[node.Name]
 		node.RejectedUntil, node.Rejected = rejection.until, rejection.message
 		s.nodes = append(s.nodes, node)
-		s.observed[node.Name] = &observed{node: object, seen: node, hold: s.mustHold(object, entry)}
+		s.observed[node.Name] = &observed{node: object, seen: node, entry: entry}
 	}
-	s.memory.prune(func(node string) bool { return s.observed[node] != nil })
 	return nil
 }
 
@@ -108,28 +105,30 @@ func (s *scope) facts(object *corev1.Node, entry *fleet.Entry) *observe.HealthFa
 	return facts
 }
 
-// mustHold reports whether no step may be carried out for a node now: it is not assessed by the current Basis, or what
-// was read does not have the last write to it, or a call for it has just failed.
-func (s *scope) mustHold(object *corev1.Node, entry *fleet.Entry) bool {
-	if entry != nil && s.basis.Decisions != nil && entry.BasisVersion != s.basis.Version {
-		return true
+// holdNodes holds the nodes for which no step may be carried out now: they are not assessed by the current Basis, or
+// what was read does not have the last write to them, or a call for them has just failed.
+func (s *scope) holdNodes() {
+	for name, of := range s.observed {
+		if of.entry != nil && s.basis.Decisions != nil && of.entry.BasisVersion != s.basis.Version {
+			of.hold = true
+			continue
+		}
+		versions, version, backoff := s.memory.versions, of.node.ResourceVersion, s.memory.failures[name].until.Sub(s.now)
+		held, recheck := versions.Held(name, version, s.Timing.RetryStale, backoff)
+		versions.Forget(name, version)
+		of.hold = held
+		s.requeueAfter(recheck)
 	}
-	if freshness.Stale(object.ResourceVersion, s.memory.versions[object.Name]) {
-		s.requeueAfter(s.Timing.RetryStale)
-		return true
-	}
-	delete(s.memory.versions, object.Name)
-	if left := s.memory.failures[object.Name].until.Sub(s.now); left > 0 {
-		s.requeueAfter(left)
-		return true
-	}
-	return false
 }
 
 // plan plans the next steps.
 func (s *scope) plan() {
 	cluster := healthaction.Cluster{Now: s.now, Policy: s.policy, Nodes: s.nodes}
 	s.planned = cluster.Plan()
+}
+
+// remember keeps what the plan means for the next passes.
+func (s *scope) remember() {
 	s.memory.endRejections(s.planned.Steps, s.now)
 	s.memory.idle = s.policy != nil && !s.policy.Acts() && len(s.planned.Steps) == 0 && len(s.planned.Nodes) == 0
 }
@@ -157,8 +156,9 @@ func (s *scope) requeueAfter(wait time.Duration) {
 }
 
 func (s *scope) result() (reconcile.Result, error) {
+	delay := s.requeueDelay
 	if until := s.planned.Until; !until.IsZero() {
-		s.requeueAfter(max(until.Sub(s.now), time.Millisecond))
+		delay = requeue.MinDelay(delay, max(until.Sub(s.now), time.Millisecond))
 	}
-	return reconcile.Result{RequeueAfter: s.requeueDelay}, nil
+	return reconcile.Result{RequeueAfter: delay}, nil
 }

@@ -58,40 +58,41 @@ func New(options Options) *Reconciler { return &Reconciler{Options: options, mem
 
 // Reconcile runs one pass, unless all nodes are at rest. Of those that are, nothing is read, however many there are.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	if r.atRest() {
+	if done, atRest := r.atRest(); atRest {
+		r.memory.prune(nil, nil, r.exists)
+		r.Fleet.SetUpgrades(&upgrade.Report{Nodes: map[string]upgrade.Progress{}, Done: done})
 		return reconcile.Result{}, nil
 	}
 	return r.newScope().run(ctx)
 }
 
-// atRest reports whether there is nothing to plan for any node, and then publishes a report without nodes. It does not
-// say so while there may be slots, which end with a pass.
-func (r *Reconciler) atRest() bool {
+// atRest reports whether there is nothing to plan for any node, and of how many nodes the driver is up to date then. It
+// does not say so while there may be slots, which end with a pass.
+func (r *Reconciler) atRest() (done int, atRest bool) {
 	basis := r.Fleet.Basis()
-	done, atRest := r.Fleet.UpgradesAtRest()
-	if !atRest || basis == nil || basis.Decisions == nil || r.memory.mayHaveSlots {
-		return false
-	}
-	r.memory.prune(nil, nil, r.exists)
-	r.Fleet.SetUpgrades(&upgrade.Report{Nodes: map[string]upgrade.Progress{}, Done: done})
-	return true
+	done, atRest = r.Fleet.UpgradesAtRest()
+	return done, atRest && basis != nil && basis.Decisions != nil && !r.memory.mayHaveSlots
 }
 
 // exists reports whether the node has an entry.
 func (r *Reconciler) exists(node string) bool { return r.Fleet.Get(node) != nil }
 
-// run is a pass: observe, plan, grant slots, carry out the steps, publish the report.
+// run is a pass: read, hold, plan, grant slots, carry out the steps, publish the report.
 func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 	if !s.isDue() {
 		return s.result()
 	}
-	if err := s.observe(ctx); err != nil {
+	if left := s.assessmentLeft(); left > 0 {
+		s.requeueAfter(left)
+		return s.result()
+	}
+	if err := s.refreshCluster(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	s.plan()
 	if !s.basis.Paused() {
 		if err := s.writeSlots(ctx); err != nil {
-			return s.afterSlots(err)
+			return s.endWithoutSlots(err)
 		}
 		s.carryOut(ctx)
 		s.recordBlocked(ctx)

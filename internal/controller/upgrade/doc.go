@@ -1,4 +1,4 @@
-// Package upgrade upgrades drivers, and changes MIG layouts in the same budgets. Each pass observes the nodes, plans
+// Package upgrade upgrades drivers, and changes MIG layouts in the same budgets. Each pass reads the nodes, plans
 // with package internal/upgrade, and carries out the plan: it grants slots, patches Nodes, pulls images, evicts the
 // pods of users and deletes outdated driver pods. All state is on the Nodes and in one ConfigMap, so a pass may end
 // after any call.

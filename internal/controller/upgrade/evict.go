@@ -38,7 +38,7 @@ func (s *scope) evict(ctx context.Context, step *upgrade.Step) {
 	for i := range step.Pods {
 		pod := &step.Pods[i]
 		if left := s.memory.rejection(pod.UID).until.Sub(s.now); left > 0 {
-			s.requeueAfterLocked(left)
+			s.lockAndRequeueAfter(left)
 			continue
 		}
 		evicted := s.call(ctx, step.Node, fmt.Sprintf("evicting pod %s/%s", pod.Namespace, pod.Name),
@@ -69,7 +69,7 @@ func (s *scope) sendEviction(ctx context.Context, pod *upgrade.WorkloadPod) erro
 		return err
 	}
 	s.memory.reject(pod.UID, reason, s.now, &s.Timing)
-	s.requeueAfterLocked(s.memory.rejection(pod.UID).wait)
+	s.lockAndRequeueAfter(s.memory.rejection(pod.UID).wait)
 	return nil
 }
 

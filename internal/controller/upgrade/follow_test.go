@@ -30,7 +30,7 @@ var follows = map[string]func(t *testing.T) bool{
 	"ActionEvict": func(*testing.T) bool {
 		// The pods of users cause no events: they are read again while a node waits for them.
 		timing, m := DefaultTiming(), newMemory()
-		return m.nextPoll(1, &timing) > 0
+		return m.slowPoll(1, &timing) > 0
 	},
 	"ActionDeleteDriver": podFollows(labels.Operand, "driver"),
 	"ActionDeleteDependants": func(t *testing.T) bool {

@@ -20,9 +20,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// readTenants reads whether pods use the GPUs of the nodes whose MIG layout could be requested now. It schedules the
+// refreshTenants reads whether pods use the GPUs of the nodes whose MIG layout could be requested now. It schedules the
 // next read: these pods cause no events here.
-func (s *scope) readTenants(ctx context.Context) {
+func (s *scope) refreshTenants(ctx context.Context) {
 	if s.basis.Decisions == nil || s.basis.Paused() {
 		return
 	}
@@ -39,20 +39,20 @@ func (s *scope) readTenants(ctx context.Context) {
 			node.MIG.Idle = true
 			continue
 		}
-		if left := s.memory.busyFor(node.Name, s.now, &s.Timing); left > 0 {
-			s.requeueAfterLocked(left)
+		if left := s.memory.expireBusy(node.Name, s.now, &s.Timing); left > 0 {
+			s.lockAndRequeueAfter(left)
 			continue
 		}
 		reads.Go(func() error {
-			s.readTenantsOf(ctx, node, spec.Operator.RuntimeClass)
+			s.refreshTenantsOf(ctx, node, spec.Operator.RuntimeClass)
 			return nil
 		})
 	}
 	_ = reads.Wait()
 }
 
-// readTenantsOf reads whether pods use the GPUs of one node.
-func (s *scope) readTenantsOf(ctx context.Context, node *upgrade.Node, runtimeClass string) {
+// refreshTenantsOf reads whether pods use the GPUs of one node.
+func (s *scope) refreshTenantsOf(ctx context.Context, node *upgrade.Node, runtimeClass string) {
 	s.call(ctx, node.Name, readsPods, func(ctx context.Context) error {
 		pods, err := observe.GPUPods(ctx, s.Live, node.Name, s.Namespace, runtimeClass)
 		if err != nil {
@@ -60,7 +60,7 @@ func (s *scope) readTenantsOf(ctx context.Context, node *upgrade.Node, runtimeCl
 		}
 		if node.MIG.Idle = len(pods) == 0; !node.MIG.Idle {
 			s.memory.noteBusy(node.Name, s.now)
-			s.requeueAfterLocked(s.Timing.RetryBusy)
+			s.lockAndRequeueAfter(s.Timing.RetryBusy)
 		}
 		return nil
 	})

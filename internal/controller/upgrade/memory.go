@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterpolicy/gpu-operator/internal/kube/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -15,7 +16,7 @@ import (
 type memory struct {
 	mu *sync.Mutex
 	// versions are the resource versions after the last writes to Nodes, until the cache shows them.
-	versions map[string]string
+	versions freshness.Writes
 	// failures are the nodes for which a call has failed.
 	failures map[string]failure
 	// rejected are the pods whose eviction the API server has rejected.
@@ -73,7 +74,7 @@ type block struct {
 func newMemory() memory {
 	return memory{
 		mu: &sync.Mutex{}, mayHaveSlots: true,
-		versions: map[string]string{}, failures: map[string]failure{}, rejected: map[types.UID]rejection{},
+		versions: freshness.Writes{}, failures: map[string]failure{}, rejected: map[types.UID]rejection{},
 		busy: map[string]time.Time{}, replaced: map[string]string{}, workloads: map[string]keptWorkload{},
 		blocked: map[string]block{},
 	}
@@ -173,8 +174,8 @@ func (m *memory) noteBusy(node string, now time.Time) {
 	m.busy[node] = now
 }
 
-// busyFor returns how long a node that was busy is taken for busy without another read.
-func (m *memory) busyFor(node string, now time.Time, t *Timing) time.Duration {
+// expireBusy returns how long a node that was busy is taken for busy without another read, and forgets it after that.
+func (m *memory) expireBusy(node string, now time.Time, t *Timing) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if left := m.busy[node].Add(t.RetryBusy).Sub(now); left > 0 {
@@ -232,9 +233,9 @@ func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool, exists fu
 	maps.DeleteFunc(m.rejected, func(pod types.UID, _ rejection) bool { return !pods[pod] })
 }
 
-// nextPoll returns the delay before pods that nodes wait for are read again. It grows while their number stays the
-// same.
-func (m *memory) nextPoll(waited int, t *Timing) time.Duration {
+// slowPoll returns the delay before pods that nodes wait for are read again, and makes it grow while their number stays
+// the same.
+func (m *memory) slowPoll(waited int, t *Timing) time.Duration {
 	if waited != m.waited {
 		m.poll = 0
 	}

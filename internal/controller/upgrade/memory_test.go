@@ -111,7 +111,7 @@ func TestPruneForgetsWhatHasLeft(t *testing.T) {
 		}
 	}
 	if m.versions["stays"] == "" || m.workloads["stays"].at.IsZero() || m.remaining("stays", now) == 0 ||
-		m.rejection("pod on stays").answer.text == "" || m.busyFor("stays", now, &timing) == 0 ||
+		m.rejection("pod on stays").answer.text == "" || m.expireBusy("stays", now, &timing) == 0 ||
 		m.noteReplaced("stays", "replaces 1") {
 		t.Error("something of the node that stays is forgotten")
 	}
@@ -136,7 +136,7 @@ func TestPollsSlowDown(t *testing.T) {
 		waited int
 		want   time.Duration
 	}{{3, 2}, {3, 4}, {3, 8}, {3, 15}, {3, 15}, {2, 2}, {2, 4}, {3, 2}} {
-		if got := m.nextPoll(step.waited, timing); got != step.want*time.Second {
+		if got := m.slowPoll(step.waited, timing); got != step.want*time.Second {
 			t.Errorf("read %d of %d pods: the next one is after %s, want %s", i+1, step.waited, got, step.want*time.Second)
 		}
 	}
@@ -151,7 +151,7 @@ func TestBusyNodesAreReadLater(t *testing.T) {
 		after time.Duration
 		want  time.Duration
 	}{{"a", 0, 30}, {"b", 0, 0}, {"a", 29, 1}, {"a", 30, 0}, {"a", 0, 0}} {
-		if got := m.busyFor(step.node, now.Add(step.after*time.Second), timing); got != step.want*time.Second {
+		if got := m.expireBusy(step.node, now.Add(step.after*time.Second), timing); got != step.want*time.Second {
 			t.Errorf("node %s after %d s: busy for %s, want %s", step.node, step.after, got, step.want*time.Second)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/kube/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
@@ -23,9 +22,9 @@ import (
 // noNames is no node.
 func noNames(func(string) bool) {}
 
-// observeNodes sets the nodes of the cluster to the active ones: those that the operator manages, and those that still
-// have the state of an upgrade. The others are at rest, and are not read.
-func (s *scope) observeNodes(ctx context.Context) error {
+// readNodes reads the nodes of the cluster that are active: those that the operator manages, and those that still have
+// the state of an upgrade. The others are at rest, and are not read.
+func (s *scope) readNodes(ctx context.Context) error {
 	s.cluster = upgrade.Cluster{Now: s.now, Policies: s.policies(), Rest: s.view.Rest}
 	s.observed = make(map[string]*observed, len(s.view.Active))
 	for _, entry := range s.view.Active {
@@ -72,7 +71,7 @@ func (s *scope) addNode(ctx context.Context, object *corev1.Node, entry *fleet.E
 	if err != nil {
 		return err
 	}
-	of := &observed{node: object, hold: s.mustHold(object, entry)}
+	of := &observed{node: object, entry: entry}
 	s.observed[object.Name] = of
 	facts := &observe.UpgradeFacts{Node: object, Pods: pods, Now: s.now}
 	if entry != nil && entry.Planned != nil && s.basis.Decisions != nil {
@@ -87,22 +86,20 @@ func (s *scope) addNode(ctx context.Context, object *corev1.Node, entry *fleet.E
 	return nil
 }
 
-// mustHold reports whether no step may be carried out for a node now: it is not assessed by the current Basis, or the
-// cache does not show the last write to it, or a call for it has just failed.
-func (s *scope) mustHold(object *corev1.Node, entry *fleet.Entry) bool {
-	if entry != nil && s.basis.Decisions != nil && entry.BasisVersion != s.basis.Version {
-		return true
+// holdNodes holds the nodes for which no step may be carried out now: they are not assessed by the current Basis, or
+// the cache does not show the last write to them, or a call for them has just failed.
+func (s *scope) holdNodes() {
+	for name, of := range s.observed {
+		if of.entry != nil && s.basis.Decisions != nil && of.entry.BasisVersion != s.basis.Version {
+			of.hold = true
+			continue
+		}
+		versions, version, backoff := s.memory.versions, of.node.ResourceVersion, s.memory.remaining(name, s.now)
+		held, recheck := versions.Held(name, version, s.Timing.RetryStale, backoff)
+		versions.Forget(name, version)
+		of.hold = held
+		s.requeueAfter(recheck)
 	}
-	if freshness.Stale(object.ResourceVersion, s.memory.versions[object.Name]) {
-		s.requeueAfter(s.Timing.RetryStale)
-		return true
-	}
-	delete(s.memory.versions, object.Name)
-	if left := s.memory.remaining(object.Name, s.now); left > 0 {
-		s.requeueAfter(left)
-		return true
-	}
-	return false
 }
 
 // policies returns the upgrade policies of the groups of the active nodes. That of a group whose nodes are not assessed

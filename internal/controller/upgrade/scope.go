@@ -45,6 +45,8 @@ type scope struct {
 type observed struct {
 	// node as cached.
 	node *corev1.Node
+	// entry is nil for a node that the operator does not manage.
+	entry *fleet.Entry
 	// daemonSet is the one that the node's new driver comes from; nil for none.
 	daemonSet *appsv1.DaemonSet
 	// hold: its state may be outdated, so no step is carried out.
@@ -58,21 +60,19 @@ func (r *Reconciler) newScope() *scope {
 	}
 }
 
-// isDue reports whether the cluster is known well enough to be observed: it is not before the first pass of the policy
-// and while NVIDIA's operator is at work, nor for some time after a new Basis, until it has assessed all nodes.
+// isDue reports whether the cluster is known well enough to be read: it is not before the first pass of the policy, and
+// while NVIDIA's operator is at work.
 func (s *scope) isDue() bool {
-	switch {
-	case !s.view.Hydrated || s.basis == nil:
-		return false
-	case s.basis.Decisions == nil:
-		return !s.basis.KeepNodes
-	}
+	return s.view.Hydrated && s.basis != nil && (s.basis.Decisions != nil || !s.basis.KeepNodes)
+}
+
+// assessmentLeft returns how long the pass still waits for a new Basis to assess all nodes; 0 if it does not.
+func (s *scope) assessmentLeft() time.Duration {
 	left := s.Timing.Assessment - s.now.Sub(s.basis.Since)
-	if left > 0 && slices.ContainsFunc(s.view.Active, s.isUnassessed) {
-		s.requeueAfter(left)
-		return false
+	if s.basis.Decisions == nil || left <= 0 || !slices.ContainsFunc(s.view.Active, s.isUnassessed) {
+		return 0
 	}
-	return true
+	return left
 }
 
 // isUnassessed reports whether the operator manages the node, and has not assessed it by the Basis of this pass.
@@ -80,23 +80,26 @@ func (s *scope) isUnassessed(entry *fleet.Entry) bool {
 	return entry.Managed() && entry.BasisVersion != s.basis.Version
 }
 
-// observe reads the cluster. A node at rest that has a slot needs a plan, which ends the slot.
-func (s *scope) observe(ctx context.Context) error {
-	if err := s.observeNodes(ctx); err != nil {
+// refreshCluster reads the cluster, and updates what passes remember of it. A node at rest that has a slot needs a
+// plan, which ends the slot.
+func (s *scope) refreshCluster(ctx context.Context) error {
+	if err := s.readNodes(ctx); err != nil {
 		return err
 	}
-	if err := s.readSlots(ctx); err != nil {
+	s.holdNodes()
+	if err := s.refreshSlots(ctx); err != nil {
 		return err
 	}
 	if slots := s.cluster.Slots; s.isAnyAtRest(slots) {
 		s.view = s.Fleet.UpgradeView(maps.Keys(slots))
-		if err := s.observeNodes(ctx); err != nil {
+		if err := s.readNodes(ctx); err != nil {
 			return err
 		}
+		s.holdNodes()
 		s.cluster.Slots = slots
 	}
-	s.readWorkloads(ctx)
-	s.readTenants(ctx)
+	s.refreshWorkloads(ctx)
+	s.refreshTenants(ctx)
 	return nil
 }
 
@@ -124,15 +127,16 @@ func (s *scope) publish() {
 }
 
 func (s *scope) result() (reconcile.Result, error) {
+	delay := s.requeueDelay
 	if until := s.planned.Until; !until.IsZero() {
-		s.requeueAfter(max(until.Sub(s.now), time.Millisecond))
+		delay = requeue.MinDelay(delay, max(until.Sub(s.now), time.Millisecond))
 	}
-	return reconcile.Result{RequeueAfter: s.requeueDelay}, nil
+	return reconcile.Result{RequeueAfter: delay}, nil
 }
 
-// afterSlots returns the result of a pass whose slots could not be written: no step may be carried out. After a
-// conflict it is repeated, since another manager has granted slots.
-func (s *scope) afterSlots(err error) (reconcile.Result, error) {
+// endWithoutSlots ends a pass whose slots could not be written: no step may be carried out. After a conflict it is
+// repeated, since another manager has granted slots.
+func (s *scope) endWithoutSlots(err error) (reconcile.Result, error) {
 	s.publish()
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		s.requeueAfter(s.Timing.RetryStale)
@@ -155,18 +159,18 @@ func (s *scope) call(ctx context.Context, node, what string, do func(context.Con
 		s.memory.noteCall(node, what, nil, s.now, &s.Timing)
 		return err == nil
 	case apierrors.IsConflict(err):
-		s.requeueAfterLocked(s.Timing.RetryStale)
+		s.lockAndRequeueAfter(s.Timing.RetryStale)
 		return false
 	}
 	wait := s.memory.noteCall(node, what, err, s.now, &s.Timing)
-	s.requeueAfterLocked(wait)
+	s.lockAndRequeueAfter(wait)
 	log.FromContext(ctx).Error(fmt.Errorf("%s of node %s: %w", what, node, err),
 		"The driver upgrade of a node has to wait", "node", node, "retryAfter", wait)
 	return false
 }
 
-// requeueAfterLocked is requeueAfter for calls that run at the same time.
-func (s *scope) requeueAfterLocked(wait time.Duration) {
+// lockAndRequeueAfter is requeueAfter for calls that run at the same time.
+func (s *scope) lockAndRequeueAfter(wait time.Duration) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	s.requeueAfter(wait)

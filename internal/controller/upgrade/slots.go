@@ -28,8 +28,9 @@ const (
 	writesSlots = "writing"
 )
 
-// readSlots reads the ConfigMap with the slots from the API server, unless there can be none and no node needs one.
-func (s *scope) readSlots(ctx context.Context) error {
+// refreshSlots reads the ConfigMap with the slots from the API server, unless there can be none and no node needs one.
+// It remembers whether there are any, and why they cannot be read, and logs what it leaves out.
+func (s *scope) refreshSlots(ctx context.Context) error {
 	s.cluster.Slots = upgrade.Slots{}
 	if !s.memory.mayHaveSlots && !s.needsSlots() {
 		return nil

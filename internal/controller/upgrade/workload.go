@@ -14,10 +14,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// readWorkloads reads the pods of users on the nodes whose next step depends on them, from the API server: they are in
-// no cache. It schedules the next read, since they cause no events here. Passes follow each other with the events of
-// all nodes, so pods that a node waits for are not read again in each.
-func (s *scope) readWorkloads(ctx context.Context) {
+// refreshWorkloads reads the pods of users on the nodes whose next step depends on them, from the API server: they are
+// in no cache. It remembers them and schedules the next read, since they cause no events here. Passes follow each other
+// with the events of all nodes, so pods that a node waits for are not read again in each.
+func (s *scope) refreshWorkloads(ctx context.Context) {
 	var reads errgroup.Group
 	reads.SetLimit(workers)
 	kept := map[string]keptWorkload{}
@@ -26,8 +26,9 @@ func (s *scope) readWorkloads(ctx context.Context) {
 		if !s.needsWorkload(node) {
 			continue
 		}
-		if known, is := s.keptWorkload(node.Name); is {
+		if known, left := s.keptWorkload(node.Name); left > 0 {
 			kept[node.Name], node.Workload = known, known.copy()
+			s.lockAndRequeueAfter(left)
 			continue
 		}
 		reads.Go(func() error {
@@ -52,7 +53,7 @@ func (s *scope) readWorkloads(ctx context.Context) {
 		}
 	}
 	if waited > 0 {
-		s.requeueAfter(s.memory.nextPoll(waited, &s.Timing))
+		s.requeueAfter(s.memory.slowPoll(waited, &s.Timing))
 	}
 	s.forget(pods)
 }
@@ -86,16 +87,15 @@ func (s *scope) workloadBasis(node string) workloadBasis {
 	return of
 }
 
-// keptWorkload returns the workload that was read for the same, unless it is due to be read again. Then it schedules
-// the pass that reads it.
-func (s *scope) keptWorkload(node string) (known keptWorkload, is bool) {
-	known, is = s.memory.workloads[node]
-	left := s.Timing.FirstPoll - s.now.Sub(known.at)
+// keptWorkload returns the workload that was read for the same, and after how long it is to be read again; 0 if that is
+// due.
+func (s *scope) keptWorkload(node string) (known keptWorkload, left time.Duration) {
+	known, is := s.memory.workloads[node]
+	left = s.Timing.FirstPoll - s.now.Sub(known.at)
 	if !is || left <= 0 || known.at.After(s.now) || known.of != s.workloadBasis(node) {
-		return keptWorkload{}, false
+		return keptWorkload{}, 0
 	}
-	s.requeueAfterLocked(left)
-	return known, true
+	return known, left
 }
 
 // keepWorkloads adds to kept the workloads that were just read, and lets the next pass have them. Only those that make
