@@ -125,23 +125,46 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return r.newScope().run(ctx)
 }
 
-// run is a pass: observe, plan, render, publish, apply, status; or for a deleted policy observe, remove, status. close
-// writes the status on every path, also after a failure. The basis is published after the reads of render, which would
-// otherwise wait behind the writes of all nodes.
+// run makes a pass. close writes the status on every path, also after a failure.
 func (s *scope) run(ctx context.Context) (result reconcile.Result, err error) {
 	defer func() { result, err = s.close(ctx) }()
-	if !s.observe(ctx) {
-		return
-	}
-	if s.removing {
-		s.remove(ctx)
-		return
-	}
-	s.plan()
-	s.render(ctx)
-	s.publish(ctx)
-	s.apply(ctx)
+	s.pass(ctx)
 	return
+}
+
+// pass is a pass without its status: read, gate, decide, plan, render, publish, apply; or for a deleted policy read,
+// gate, remove. The gates are before the fleet has all nodes, beside NVIDIA's operator, without a policy, and for a
+// policy that may not exist. The basis is published after the reads of render, which would otherwise wait behind the
+// writes of all nodes.
+func (s *scope) pass(ctx context.Context) {
+	if s.readPolicies(ctx); s.err != nil {
+		return
+	}
+	s.notePolicies(ctx)
+	if s.view = s.Fleet.View(); !s.view.Hydrated {
+		// The fleet triggers a pass when it is hydrated.
+		return
+	}
+	s.nodes.Store(int64(len(s.view.Nodes)))
+	// Also without a policy: the first read of the CRD is slow, and should not delay a new policy.
+	s.compareSchema(ctx)
+	if s.yieldToOther(ctx); s.frozen {
+		return
+	}
+	switch {
+	case s.policy == nil:
+		s.releaseCluster(ctx)
+	case s.deletedFor() > 0:
+		s.staleCache = true
+		s.requeueAfter(s.deletedFor())
+	case s.removing:
+		s.remove(ctx)
+	case s.decideOrFreeze(ctx):
+		s.plan()
+		s.render(ctx)
+		s.publish(ctx)
+		s.apply(ctx)
+	}
 }
 
 // SetupWithManager registers the controller and its watches.

@@ -21,13 +21,11 @@ func (s *scope) noteDeleted(err error) {
 	}
 }
 
-// policyIsDeleted reports whether the API server recently had no such policy, and requeues for the next attempt.
-// Another version in the cache is an event, and starts a pass without waiting.
-func (s *scope) policyIsDeleted() bool {
-	left := s.deletedPolicy.until.Sub(s.now)
-	if s.deletedPolicy.resourceVersion != s.policy.ResourceVersion || left <= 0 {
-		return false
+// deletedFor returns how long the policy still counts as deleted, because the API server recently had no such policy; 0
+// if it does not. Another version in the cache is an event, and starts a pass without waiting.
+func (s *scope) deletedFor() time.Duration {
+	if s.deletedPolicy.resourceVersion != s.policy.ResourceVersion {
+		return 0
 	}
-	s.requeueAfter(left)
-	return true
+	return max(0, s.deletedPolicy.until.Sub(s.now))
 }

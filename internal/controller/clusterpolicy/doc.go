@@ -1,4 +1,4 @@
-// Package clusterpolicy runs the pass, one reconcile of the whole cluster: observe, plan, render, publish, apply,
+// Package clusterpolicy runs the pass, one reconcile of the whole cluster: read, decide, plan, render, publish, apply,
 // status. It applies the active policy, publishes the basis that nodes are assessed by, and aggregates the entries of
 // the fleet into the status.
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
 // A namespace that OpenShift's monitoring does not scrape is reported there, while there is something to scrape.
@@ -49,7 +50,9 @@ func TestUnmonitoredNamespace(t *testing.T) {
 			s := &scope{planned: test.planned, Reconciler: &Reconciler{
 				monitoring: observe.NewMonitoring(c, "gpus", clocktesting.NewFakePassiveClock(time.Unix(1, 0))),
 			}}
-			notes := s.monitoringNotes(t.Context())
+			in := status.Input{}
+			s.addClusterNotes(t.Context(), &in)
+			notes := in.Notes
 			if !test.noted {
 				g.Expect(notes).To(BeEmpty())
 				g.Expect(s.requeueDelay).To(BeZero())

@@ -13,15 +13,15 @@ import (
 // +kubebuilder:rbac:groups=nvidia.com,resources=nvidiadrivers,verbs=list;watch
 // +kubebuilder:rbac:groups=nvidia.com,resources=nvidiadrivers/status,verbs=patch
 
-// readDrivers reads the NVIDIADriver objects, which have a status also where they are not used, and adds them to the
-// input if they declare the drivers.
-func (s *scope) readDrivers(ctx context.Context, input *operand.Input) error {
-	objects, unread, err := s.NVIDIADrivers.Read(ctx, s.snapshot.CRDs)
-	if err != nil {
-		return err
-	}
-	s.drivers = objects
-	s.noteDrivers(ctx)
+// readDrivers reads the NVIDIADriver objects, which have a status also where they are not used. If there may be objects
+// that cannot be read, unread says why and what to do.
+func (s *scope) readDrivers(ctx context.Context) (unread string, err error) {
+	s.drivers, unread, err = s.NVIDIADrivers.Read(ctx, s.snapshot.CRDs)
+	return unread, err
+}
+
+// addDrivers adds the objects to the input if they declare the drivers, or why they were not read.
+func (s *scope) addDrivers(ctx context.Context, input *operand.Input, unread string) (err error) {
 	if !input.UsesNVIDIADrivers() {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (s *scope) readDrivers(ctx context.Context, input *operand.Input) error {
 	case unread != "":
 		input.NVIDIADriversUnread = unread
 	default:
-		input.NVIDIADrivers = nvidiadriver.Declared(s.policy.Spec, objects)
+		input.NVIDIADrivers = nvidiadriver.Declared(s.policy.Spec, s.drivers)
 	}
 	return nil
 }
@@ -57,15 +57,15 @@ func (s *scope) compareDriverSchema(ctx context.Context) (unread string, err err
 func (s *scope) disableDrivers(ctx context.Context) {
 	var err error
 	if s.snapshot, err = observe.ReadSnapshot(ctx, s.Client, s.Namespace); err == nil {
-		err = s.listDrivers(ctx)
+		err = s.recordDrivers(ctx)
 	}
 	s.fail(err)
 	s.writeDrivers(ctx)
 }
 
-// listDrivers reads the NVIDIADriver objects for their status alone.
-func (s *scope) listDrivers(ctx context.Context) (err error) {
-	s.drivers, _, err = s.NVIDIADrivers.Read(ctx, s.snapshot.CRDs)
+// recordDrivers reads the NVIDIADriver objects for their status alone, and records those that cannot be decoded.
+func (s *scope) recordDrivers(ctx context.Context) error {
+	_, err := s.readDrivers(ctx)
 	s.noteDrivers(ctx)
 	return err
 }

@@ -12,34 +12,32 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/takeover/otheroperator"
 )
 
-// freezeForOther reports whether this pass and the nodes must not be written, because NVIDIA's operator is at work or
-// it is not known whether it is. The policy gets a condition.
-func (s *scope) freezeForOther(ctx context.Context) bool {
+// yieldToOther freezes the pass and the nodes while NVIDIA's operator is at work, or it is not known whether it is.
+func (s *scope) yieldToOther(ctx context.Context) {
+	found, err := s.findOther(ctx)
+	s.fail(err)
+	switch s.frozen = found != nil || err != nil; {
+	case found != nil:
+		s.basis = s.Fleet.Publish(fleet.Basis{KeepNodes: true}, s.now)
+		s.driversTakenOver = false
+		s.requeueAfter(found.RecheckAfter)
+		s.reportOther(ctx, found)
+	case err == nil && s.otherOperator != "":
+		log.FromContext(ctx).Info("No longer frozen: NVIDIA's operator is not at work any more")
+		s.otherOperator = ""
+	}
+}
+
+// findOther returns what of NVIDIA's operator is at work; nil for nothing, or if this one does not wait for its end.
+func (s *scope) findOther(ctx context.Context) (*otheroperator.Finding, error) {
 	if s.OtherOperator == nil {
-		return false
+		return nil, nil
 	}
 	daemonSets, err := observe.DaemonSets(ctx, s.Client, s.Namespace)
 	if err != nil {
-		s.fail(err)
-		return true
+		return nil, err
 	}
-	found, err := s.OtherOperator.Check(ctx, daemonSets)
-	if err != nil {
-		s.fail(err)
-		return true
-	}
-	if found == nil {
-		if s.otherOperator != "" {
-			log.FromContext(ctx).Info("No longer frozen: NVIDIA's operator is not at work any more")
-		}
-		s.otherOperator = ""
-		return false
-	}
-	s.basis = s.Fleet.Publish(fleet.Basis{KeepNodes: true}, s.now)
-	s.driversTakenOver = false
-	s.requeueAfter(found.RecheckAfter)
-	s.reportOther(ctx, found)
-	return true
+	return s.OtherOperator.Check(ctx, daemonSets)
 }
 
 // reportOther writes an Event and a log line for each finding, and the condition, unless a write of the policy could
@@ -60,17 +58,21 @@ func (s *scope) reportOther(ctx context.Context, found *otheroperator.Finding) {
 	if isNew {
 		s.Status.RecordFrozen(ctx, s.policy, v1.ReasonOtherOperatorRunning, found.Message, key)
 	}
-	if s.mayWritePolicy(ctx) {
+	if len(s.missingFields) > 0 {
+		return
+	}
+	if left := s.deletedFor(); left > 0 {
+		s.requeueAfter(left)
+		return
+	}
+	if s.recheckSchema(ctx) {
 		s.noteDeleted(s.writeStatus(ctx, s.policy, conditions.OtherOperatorRunning(s.policy, found.Message)))
 	}
 }
 
-// mayWritePolicy reports whether a write of the policy loses no fields. The CRD is read from the API server: an
-// installation of NVIDIA's operator may have just replaced it.
-func (s *scope) mayWritePolicy(ctx context.Context) bool {
-	if len(s.missingFields) > 0 || s.policyIsDeleted() {
-		return false
-	}
+// recheckSchema finds the missing fields again, and reports whether a write of the policy loses none. It reads the CRD
+// from the API server: an installation of NVIDIA's operator may have just replaced it.
+func (s *scope) recheckSchema(ctx context.Context) bool {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	missing, err := s.Schema.MissingFieldsLive(readCtx)

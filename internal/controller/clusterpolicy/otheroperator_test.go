@@ -198,7 +198,7 @@ var _ = Describe("NVIDIA's operator", func() {
 })
 
 // A policy is not written if the API server would drop fields of it, also if the cache does not show that yet.
-func TestMayWritePolicy(t *testing.T) {
+func TestTheSchemaIsRecheckedBeforeAWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		cachedMissing, liveMissing string
 		want                       bool
@@ -221,7 +221,7 @@ func TestMayWritePolicy(t *testing.T) {
 			s.policy = policyOf(truncatedSpec(), 1)
 			s.compareSchema(t.Context())
 			reader.Reader = fakeCluster(crdWithout("8", test.liveMissing), nil, nil)
-			g.Expect(s.mayWritePolicy(t.Context())).To(Equal(test.want))
+			g.Expect(s.recheckSchema(t.Context())).To(Equal(test.want))
 			g.Expect(s.err).NotTo(HaveOccurred())
 		})
 	}

@@ -26,42 +26,24 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// observe reads the cluster and decides. It reports whether the pass continues: it does not without a policy, before
-// the fleet has all nodes, while frozen, and after an error.
-func (s *scope) observe(ctx context.Context) bool {
+// readPolicies reads the policies, and finds the active one or, without one, that which is being removed.
+func (s *scope) readPolicies(ctx context.Context) {
 	var err error
 	if s.policy, s.all, err = observe.Policies(ctx, s.Client); err != nil {
 		s.fail(err)
-		return false
+		return
 	}
-	s.notePolicies(ctx)
 	if s.policy == nil {
 		s.policy = observe.Removed(s.all)
 		s.removing = s.policy != nil
 	}
-	if s.view = s.Fleet.View(); !s.view.Hydrated {
-		// The fleet triggers a pass when it is hydrated.
-		return false
-	}
-	s.nodes.Store(int64(len(s.view.Nodes)))
-	// Also without a policy: the first read of the CRD is slow, and should not delay a new policy.
-	s.compareSchema(ctx)
-	if s.frozen = s.freezeForOther(ctx); s.frozen {
-		return false
-	}
-	if s.policy == nil {
-		s.releaseCluster(ctx)
-		return false
-	}
-	if s.staleCache = s.policyIsDeleted(); s.staleCache {
-		return false
-	}
-	return s.removing || s.observeSpec(ctx)
 }
 
-// observeSpec reads what the active policy depends on, and decides. It reports whether the pass continues.
-func (s *scope) observeSpec(ctx context.Context) bool {
-	if s.frozen = s.freezeUndecodable(ctx); s.frozen {
+// decideOrFreeze reads what the active policy depends on, adds the finalizer to it and decides; or it freezes the pass,
+// if the spec may lack fields. It reports whether it has decided.
+func (s *scope) decideOrFreeze(ctx context.Context) bool {
+	if s.undecodable = s.policy.Annotations[labels.Undecodable]; s.undecodable != "" {
+		s.freezeUndecodable(ctx)
 		return false
 	}
 	complete, err := s.confirmSpec(ctx)
@@ -78,7 +60,7 @@ func (s *scope) observeSpec(ctx context.Context) bool {
 		return false
 	}
 	s.unfreeze(ctx)
-	input, err := s.input(ctx)
+	input, err := s.gatherInput(ctx)
 	if err != nil {
 		s.fail(err)
 		return false
@@ -93,12 +75,12 @@ func (s *scope) observeSpec(ctx context.Context) bool {
 
 // publish publishes the basis, by which the nodes are written from then on.
 func (s *scope) publish(ctx context.Context) {
-	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: s.decisions, Stack: s.stack(ctx)}, s.now)
+	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: s.decisions, Stack: s.refreshStack(ctx)}, s.now)
 }
 
-// stack is what nodes are assessed by beside the decisions.
-func (s *scope) stack(ctx context.Context) assess.Stack {
-	return assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
+// refreshStack returns what nodes are assessed by beside the decisions, and looks for it where that is due.
+func (s *scope) refreshStack(ctx context.Context) assess.Stack {
+	return assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.refreshCreateFailures(ctx)}
 }
 
 // releaseCluster releases the nodes and the namespace, unless DaemonSets of a deleted policy still run (they were
@@ -133,8 +115,9 @@ func (s *scope) compareSchema(ctx context.Context) {
 	s.fail(err)
 }
 
-// input returns what decisions are computed from: the spec with its defaults, and what it refers to.
-func (s *scope) input(ctx context.Context) (operand.Input, error) {
+// gatherInput gathers what decisions are computed from: the spec with its defaults, and what it refers to. It records
+// NVIDIADriver objects that cannot be decoded, and logs what a pass can do without and that cannot be read.
+func (s *scope) gatherInput(ctx context.Context) (operand.Input, error) {
 	input := s.specInput()
 	input.AppliedSpec = s.current.String()
 	if input.Paused() {
@@ -145,13 +128,18 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	if s.optionalKinds, err = s.OptionalKinds.Follow(ctx, s.snapshot.CRDs); err != nil {
 		return input, err
 	}
-	if err = s.readDrivers(ctx, &input); err != nil {
+	unread, err := s.readDrivers(ctx)
+	if err != nil {
 		return input, err
 	}
-	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
+	s.noteDrivers(ctx)
+	if err = s.addDrivers(ctx, &input, unread); err != nil {
 		return input, err
 	}
-	s.readOpenShift(ctx, &input)
+	if input.DriverToolkit, err = s.followDriverToolkit(ctx, input); err != nil {
+		return input, err
+	}
+	s.addOpenShift(ctx, &input)
 	uses := append(s.Catalogue.Uses(input), operand.AdmissionPolicies)
 	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, uses)
 	return input, err
@@ -168,9 +156,9 @@ func (s *scope) specInput() operand.Input {
 // A ClusterRole, because a Role could not be installed in clusters without this namespace, which only OpenShift has.
 // +kubebuilder:rbac:groups=image.openshift.io,resources=imagestreams,resourceNames=driver-toolkit,verbs=list;watch
 
-// driverToolkit returns the images of OpenShift's driver toolkit if any node needs one. An error is only logged: it
-// concerns the drivers of these nodes alone, whose verdicts report it.
-func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
+// followDriverToolkit watches OpenShift's driver toolkit while any node needs it, and returns its images. An error of
+// the read is only logged: it concerns the drivers of these nodes alone, whose verdicts report it.
+func (s *scope) followDriverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
 	if !drivertoolkit.IsUsed(input, s.view.EachFacts()) {
 		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
@@ -184,10 +172,10 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 // +kubebuilder:rbac:groups=config.openshift.io,resources=proxies,resourceNames=cluster,verbs=list;watch
 // +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions,resourceNames=version,verbs=list;watch
 
-// readOpenShift adds what the configuration of OpenShift has for drivers to the input. An error is only logged, as
+// addOpenShift adds what the configuration of OpenShift has for drivers to the input. An error is only logged, as
 // running drivers need none of it: what was read before stays. If this process has read nothing yet, the driver is
 // held, because its DaemonSets have what an earlier process has read.
-func (s *scope) readOpenShift(ctx context.Context, input *operand.Input) {
+func (s *scope) addOpenShift(ctx context.Context, input *operand.Input) {
 	found, err := s.OpenShift.Read(ctx, s.snapshot.CRDs)
 	s.logRead(ctx, err, "Reading the configuration of OpenShift failed: until it can be read, new driver "+
 		"pods get the version and the proxy of the cluster that were read last")
@@ -203,8 +191,9 @@ func (s *scope) readOpenShift(ctx context.Context, input *operand.Input) {
 	input.OpenShiftCluster = basis.Decisions.Input.OpenShiftCluster
 }
 
-// createFailures returns the known reasons why pods of DaemonSets are missing, by DaemonSet. An error is only logged.
-func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFailure {
+// refreshCreateFailures returns the known reasons why pods of DaemonSets are missing, by DaemonSet, and schedules the
+// next look for them. An error is only logged.
+func (s *scope) refreshCreateFailures(ctx context.Context) map[string]assess.CreateFailure {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	wait, err := s.CreateFailures.Refresh(readCtx, s.snapshot.DaemonSets)

@@ -44,7 +44,7 @@ func (s *scope) confirmSpec(ctx context.Context) (bool, error) {
 	}
 	switch {
 	case len(observe.SpecFields(s.missingFields)) > 0:
-		return s.keepsAllFields()
+		return s.findDroppedFields()
 	case s.current.Digest == s.lastApplied.Digest, s.policy.Spec.Paused != nil && *s.policy.Spec.Paused:
 		// A paused policy is not applied.
 		return true, nil
@@ -52,9 +52,9 @@ func (s *scope) confirmSpec(ctx context.Context) (bool, error) {
 	return s.adoptLive(readCtx)
 }
 
-// keepsAllFields reports whether the CRD has dropped no field of the spec, and would drop none if the policy were
-// written.
-func (s *scope) keepsAllFields() (bool, error) {
+// findDroppedFields finds the fields of the spec that a write of the policy would lose. It reports whether there are
+// none, and the CRD has dropped none before.
+func (s *scope) findDroppedFields() (bool, error) {
 	dropped, err := s.Schema.DroppedFields(s.policy.Spec)
 	s.droppedFields = dropped
 	return err == nil && len(dropped) == 0 && s.current.Digest == s.lastApplied.Digest, err
@@ -85,25 +85,23 @@ func (s *scope) adoptLive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if len(observe.SpecFields(missing)) > 0 {
-		return s.keepsAllFields()
+		return s.findDroppedFields()
 	}
-	return s.current.Digest == s.lastApplied.Digest || s.changeIsStable(), nil
+	if s.current.Digest == s.lastApplied.Digest || s.current.Generation != s.lastApplied.Generation {
+		// It is the last applied one, or was edited.
+		return true, nil
+	}
+	s.noteChange()
+	left := s.Timing.SpecStabilization - s.now.Sub(s.schemaGuard.since)
+	s.requeueAfter(max(0, left))
+	return left <= 0, nil
 }
 
-// changeIsStable reports whether a spec that differs from the last applied one was edited (it has another generation)
-// or has been the same for the stabilization time.
-func (s *scope) changeIsStable() bool {
-	if s.current.Generation != s.lastApplied.Generation {
-		return true
-	}
+// noteChange remembers since when the spec differs from the last applied one without having been edited.
+func (s *scope) noteChange() {
 	if s.schemaGuard.policy != s.policy.UID || s.schemaGuard.current != s.current {
 		s.schemaGuard.policy, s.schemaGuard.current, s.schemaGuard.since = s.policy.UID, s.current, s.now
 	}
-	left := s.Timing.SpecStabilization - s.now.Sub(s.schemaGuard.since)
-	if left > 0 {
-		s.requeueAfter(left)
-	}
-	return left <= 0
 }
 
 // keepDecisions publishes the last decisions again, so that nodes, including new ones, are assessed and served by them.
@@ -111,7 +109,7 @@ func (s *scope) changeIsStable() bool {
 func (s *scope) keepDecisions(ctx context.Context) {
 	previous, next := s.Fleet.Basis(), fleet.Basis{KeepNodes: true}
 	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
-		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: s.stack(ctx)}
+		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: s.refreshStack(ctx)}
 		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.view, s.snapshot.DaemonSets)
 	}
 	s.basis = s.Fleet.Publish(next, s.now)

@@ -28,7 +28,7 @@ type scope struct {
 	policy *v1.ClusterPolicy
 	all    []v1.ClusterPolicy
 
-	// Results of observe.
+	// What was read.
 	view          fleet.View
 	snapshot      observe.Snapshot
 	optionalKinds map[operand.OptionalKind]bool
@@ -114,7 +114,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	s.requeueAfter(s.Applier.RetryAfter())
 	failure := s.err
 	s.markOthersIgnored(ctx)
-	in.Notes = s.readClusterNotes(ctx)
+	s.addClusterNotes(ctx, &in)
 	computed := status.Compute(s.policy, in)
 	s.Meter.ObservePass(s.passMetrics(in, computed, failure))
 	if left := s.statusDelay(in); left > 0 {
@@ -146,31 +146,25 @@ func (s *scope) statusInput() status.Input {
 	return in
 }
 
-// readClusterNotes returns a sentence for each doubtful thing about the cluster: a version of Kubernetes that this
-// release is not tested with, and namespaces that nothing monitors.
-func (s *scope) readClusterNotes(ctx context.Context) []string {
-	var notes []string
-	if note := s.ServerVersion.Text(ctx); note != "" {
-		notes = append(notes, note)
-		s.requeueAfter(observe.NoteInterval)
+// addClusterNotes adds a sentence for each doubtful thing about the cluster: a version of Kubernetes that this release
+// is not tested with, and namespaces that nothing monitors. It schedules the next look, as nothing reports their end.
+func (s *scope) addClusterNotes(ctx context.Context, in *status.Input) {
+	for _, note := range []string{s.ServerVersion.Text(ctx), s.monitoringNote(ctx)} {
+		if note != "" {
+			in.Notes = append(in.Notes, note)
+			s.requeueAfter(observe.NoteInterval)
+		}
 	}
-	return append(notes, s.monitoringNotes(ctx)...)
 }
 
-// monitoringNotes returns a sentence if OpenShift's cluster monitoring is to scrape what the operands serve, and does
-// not; none otherwise.
-func (s *scope) monitoringNotes(ctx context.Context) []string {
+// monitoringNote returns a sentence if OpenShift's cluster monitoring is to scrape what the operands serve, and does
+// not; empty otherwise.
+func (s *scope) monitoringNote(ctx context.Context) string {
 	in := s.planned.Input
 	if s.planned.Decisions == nil || !in.OpenShift() || !in.Optional[operand.ServiceMonitor] {
-		return nil
+		return ""
 	}
-	note := s.monitoring.Text(ctx)
-	if note == "" {
-		return nil
-	}
-	// Nothing reports that the label was added.
-	s.requeueAfter(observe.NoteInterval)
-	return []string{note}
+	return s.monitoring.Text(ctx)
 }
 
 // statusDelay returns how long the status still waits for nodes to be assessed by the basis of this pass; 0 if none is

@@ -23,20 +23,16 @@ import (
 // maxUndecodable bounds the objects in memory. If there are more, most of them have been deleted or corrected.
 const maxUndecodable = 1024
 
-// freezeUndecodable reports whether the active policy cannot be decoded. Then it publishes the last decisions again.
-func (s *scope) freezeUndecodable(ctx context.Context) bool {
-	s.undecodable = s.policy.Annotations[labels.Undecodable]
-	if s.undecodable == "" {
-		return false
-	}
+// freezeUndecodable freezes the pass of a policy that cannot be decoded, and publishes the last decisions again.
+func (s *scope) freezeUndecodable(ctx context.Context) {
+	s.frozen = true
 	var err error
 	if s.snapshot, err = observe.ReadSnapshot(ctx, s.Client, s.Namespace); err != nil {
 		s.fail(err)
-		return true
+		return
 	}
 	s.keepDecisions(ctx)
-	s.fail(s.listDrivers(ctx))
-	return true
+	s.fail(s.recordDrivers(ctx))
 }
 
 // keepsStatus reports whether the status of the active policy must not be written, as the pass is frozen.
