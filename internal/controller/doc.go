@@ -95,8 +95,8 @@
 //	| observe.DriverToolkit,           | driver toolkit            |                        |                          |
 //	| observe.OpenShift,               |                           |                        |                          |
 //	| observe.NVIDIADrivers)           |                           |                        |                          |
-//	| rejected changes of taints       | time                      | one per change of the  | an attempt that is       |
-//	| (Reconciler.taintBackoff)        |                           | last 30 s, 0.2 kB      | rejected                 |
+//	| rejected changes of taints       | the next one after their  | one per change within  | an attempt that is       |
+//	| (Reconciler.taintBackoff)        | time                      | 30 s, 0.2 kB           | rejected                 |
 //	| nodes that replace the pods      | new pods that are ready;  | as many nodes as may   | as many other nodes      |
 //	| which read a changed             | time                      | do so at a time, 1 kB  | begin; a pod is replaced |
 //	| configuration                    |                           | each                   | again                    |

@@ -27,11 +27,12 @@ func (s *scope) writeCondition(ctx context.Context) error {
 		writes.FailureWritten = report.State == readiness.Failed
 		return nil
 	}
-	if !s.mayWrite() {
+	if !s.beginWrite() {
 		return nil
 	}
 	dwells := s.mustDwell(before)
 	if dwells {
+		s.trackStage()
 		if left := s.dwellLeft(); left > 0 {
 			s.requeueWithin(left)
 			return nil
@@ -62,14 +63,19 @@ func (s *scope) mustDwell(before *corev1.NodeCondition) bool {
 		report.State == readiness.Progressing && (before == nil || before.Status != corev1.ConditionTrue)
 }
 
-// dwellLeft returns how much longer the stage must last before it is written. The most nodes that were starting at the
-// same time count: the last ones of a large rollout are about to be ready when few others are left.
-func (s *scope) dwellLeft() time.Duration {
+// trackStage keeps since when the stage lasts, and how long it must. The most nodes that were starting at the same time
+// count: the last ones of a large rollout are about to be ready when few others are left.
+func (s *scope) trackStage() {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	if stage := fmt.Sprintf("%s %s", report.Stage, report.Reason); writes.Stage != stage {
 		writes.Stage, writes.StageSince, writes.StageDwell = stage, s.now, 0
 	}
 	writes.StageDwell = max(writes.StageDwell, s.stageDwell())
+}
+
+// dwellLeft returns how much longer the stage must last before it is written.
+func (s *scope) dwellLeft() time.Duration {
+	writes := &s.entry.Writes
 	return writes.StageDwell - s.now.Sub(writes.StageSince)
 }
 

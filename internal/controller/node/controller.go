@@ -81,8 +81,12 @@ func New(options Options) *Reconciler {
 // Reconcile assesses one node and writes labels, taints, condition and entry accordingly.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	s, err := r.newScope(ctx, request.Name)
-	if err != nil || s == nil {
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if s == nil {
+		r.Fleet.Delete(request.Name)
+		return reconcile.Result{}, nil
 	}
 	return s.run(ctx)
 }
@@ -92,6 +96,7 @@ func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 	if s.isStale() {
 		return reconcile.Result{RequeueAfter: s.Timing.RetryStale}, nil
 	}
+	s.entry.Writes.Version = ""
 	return s.finish(s.reconcile(ctx))
 }
 

@@ -23,6 +23,9 @@ type missingDiscovery struct {
 	annotations map[string]*string
 	// recheckAfter is when to check again; 0 means never.
 	recheckAfter time.Duration
+	// users are pods that use GPUs of a node that has lost them, and unread is why they are not known: either keeps it.
+	users  []string
+	unread error
 }
 
 // checkDiscovery handles a managed node whose discovery labels are missing, as after a restart of node discovery. The
@@ -51,24 +54,24 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	defer cancel()
 	pods, err := observe.GPUPods(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
 	if err != nil || len(pods) > 0 {
-		found.recheckAfter = min(grace, s.Timing.RetryBusy)
-		s.logKept(ctx, pods, err)
+		found.recheckAfter, found.users, found.unread = min(grace, s.Timing.RetryBusy), pods, err
 		return found
 	}
 	found.release = true
 	return found
 }
 
-// logKept logs why the operands of a node without a GPU in its labels are kept: the pods that use one, or the error of
-// reading the pods.
-func (s *scope) logKept(ctx context.Context, pods []string, err error) {
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Keeping the operands of a node whose discovery labels show no GPU: "+
+// logKept logs why the operands of a node without a GPU in its labels are kept, if they are: the pods that use one, or
+// the error of reading the pods.
+func (s *scope) logKept(ctx context.Context, found missingDiscovery) {
+	switch {
+	case found.unread != nil:
+		log.FromContext(ctx).Error(found.unread, "Keeping the operands of a node whose discovery labels show no GPU: "+
 			"its pods cannot be read, and may use GPUs")
-		return
+	case len(found.users) > 0:
+		log.FromContext(ctx).Info("Keeping the operands of a node whose discovery labels show no GPU: a pod uses GPUs",
+			"pod", found.users[0])
 	}
-	log.FromContext(ctx).Info("Keeping the operands of a node whose discovery labels show no GPU: a pod uses GPUs",
-		"pod", pods[0])
 }
 
 // trackSince maintains the annotation that records since when something is the case, and returns that time. A missing

@@ -23,13 +23,13 @@ func (s *scope) writeHealth(ctx context.Context) error {
 	if after == nil {
 		return s.forgetHealth(ctx, before != nil)
 	}
-	if !s.describeAction(before, after) {
+	if !s.addAction(before, after) {
 		return nil
 	}
 	if before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
 		return nil
 	}
-	if !s.mayWrite() {
+	if !s.beginWrite() {
 		return nil
 	}
 	after.LastHeartbeatTime, after.LastTransitionTime = metav1.NewTime(s.now), metav1.NewTime(s.now)
@@ -66,9 +66,9 @@ func (s *scope) regarding() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}
 }
 
-// describeAction adds to the message what is done with the node because of its faults, or what keeps it from being
+// addAction adds to the message what is done with the node because of its faults, or what keeps it from being
 // done. It returns false if that is not known yet, and the node shows the same faults.
-func (s *scope) describeAction(before, after *corev1.NodeCondition) bool {
+func (s *scope) addAction(before, after *corev1.NodeCondition) bool {
 	verdict, known := s.Fleet.HealthAction(s.node.Name)
 	faulty := after.Status != corev1.ConditionTrue
 	if !known {
@@ -87,7 +87,7 @@ func (s *scope) describeAction(before, after *corev1.NodeCondition) bool {
 // forgetHealth removes the report of an agent that is not on the node any more, and the condition.
 func (s *scope) forgetHealth(ctx context.Context, hasCondition bool) error {
 	_, reported := s.node.Annotations[labels.GPUHealth]
-	if !reported && !hasCondition || !s.mayWrite() {
+	if !reported && !hasCondition || !s.beginWrite() {
 		return nil
 	}
 	if reported {

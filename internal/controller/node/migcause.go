@@ -26,10 +26,10 @@ const (
 	maxLogReaders = 2
 )
 
-// readMIGCause reads from the log of the MIG manager why it could not apply the MIG layout: once for each failure, and
-// a few times more if the log cannot be read or does not say it yet. The log of a node whose kubelet does not report is
-// read later.
-func (s *scope) readMIGCause(ctx context.Context, pods assess.Pods) {
+// refreshMIGCause reads from the log of the MIG manager why it could not apply the MIG layout: once for each failure,
+// and a few times more if the log cannot be read or does not say it yet. The log of a node whose kubelet does not
+// report is read later.
+func (s *scope) refreshMIGCause(ctx context.Context, pods assess.Pods) {
 	cause := &s.entry.Writes.MIGCause
 	if !s.hasFailedLayout() {
 		*cause = fleet.MIGCause{}
@@ -51,7 +51,7 @@ func (s *scope) readMIGCause(ctx context.Context, pods assess.Pods) {
 		s.requeueWithin(left)
 		return
 	}
-	s.readMIGCauseFrom(ctx, pod)
+	s.refreshMIGCauseFrom(ctx, pod)
 }
 
 // hasFailedLayout reports whether the MIG manager could not apply the layout that the node requests, and the operator
@@ -63,8 +63,8 @@ func (s *scope) hasFailedLayout() bool {
 		state == labels.MIGStateFailed
 }
 
-// readMIGCauseFrom reads the log of this pod, unless as many workers as may do so read others.
-func (s *scope) readMIGCauseFrom(ctx context.Context, pod *corev1.Pod) {
+// refreshMIGCauseFrom reads the log of this pod, unless as many workers as may do so read others.
+func (s *scope) refreshMIGCauseFrom(ctx context.Context, pod *corev1.Pod) {
 	select {
 	case s.logReaders <- struct{}{}:
 		defer func() { <-s.logReaders }()

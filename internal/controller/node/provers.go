@@ -20,7 +20,7 @@ import (
 // shows whether their successors would not find the same, and be replaced for ever.
 func (s *scope) replaceStaleProvers(ctx context.Context, pods assess.Pods) error {
 	stale := s.staleProvers(pods)
-	if len(stale) == 0 || !s.mayWrite() {
+	if len(stale) == 0 || !s.beginWrite() {
 		return nil
 	}
 	for _, pod := range stale {

@@ -36,7 +36,7 @@ func (s *scope) remove(ctx context.Context) error {
 	}
 	step := node.Next()
 	s.recordRemoval(step, before)
-	if !s.mayWrite() {
+	if !s.beginWrite() {
 		return nil
 	}
 	return s.carryOut(ctx, step)

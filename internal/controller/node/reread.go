@@ -192,7 +192,7 @@ func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
 		}
 		return nil
 	}
-	if !s.mayWrite() {
+	if !s.beginWrite() {
 		return nil
 	}
 	maps.DeleteFunc(readers, func(_ operand.Name, pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
@@ -280,29 +280,28 @@ func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
 
 // heldConfig returns the source of the configuration that other nodes do not read because a pod does not work that has
 // read it on this node; empty if none waits. After a start of the operator, until all nodes are assessed, that is what
-// the condition of the node shows.
-func (s *scope) heldConfig() string {
+// the condition of the node shows, and recheck is after how long to look again.
+func (s *scope) heldConfig() (source string, recheck time.Duration) {
 	planned := s.nodePlan().PluginConfigRead
 	isFirst := s.entry.Latest.Stage == ""
 	if planned.Source == "" || !isFirst && !s.entry.ReadersDown {
-		return "" // As for nearly all nodes, without a look at the others.
+		return "", 0 // As for nearly all nodes, without a look at the others.
 	}
 	if s.readRecord() != (readRecord{source: planned.Source, digest: planned.Digest}) {
-		return ""
+		return "", 0
 	}
 	turn, known := s.rereadTurn(planned.Source)
 	if !known || isFirst {
 		if !assess.ShowsHeldConfig(s.node, planned.Source) {
-			return ""
+			return "", 0
 		}
-		s.requeueWithin(s.Timing.RetryReread)
-		return planned.Source
+		return planned.Source, s.Timing.RetryReread
 	}
 	waiting := turn.nodes - 1 - turn.read[planned.Digest]
 	if waiting == 0 || 1+len(turn.down) < turn.limit {
-		return ""
+		return "", 0
 	}
-	return planned.Source
+	return planned.Source, 0
 }
 
 // fails reports whether one of the pods has failed, rather than not started yet.

@@ -46,12 +46,11 @@ type scope struct {
 	inBackoff bool
 }
 
-// newScope reads the node. If it does not exist, newScope removes its entry and returns nil.
+// newScope reads the node, and returns nil if it does not exist.
 func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) {
 	node := &corev1.Node{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		r.Fleet.Delete(name)
 		return nil, nil
 	}
 	if err != nil {
@@ -95,11 +94,7 @@ func (s *scope) nodePlan() *plan.NodePlan {
 
 // isStale reports whether the cache does not show the last write to the node yet.
 func (s *scope) isStale() bool {
-	if freshness.Stale(s.node.ResourceVersion, s.entry.Writes.Version) {
-		return true
-	}
-	s.entry.Writes.Version = ""
-	return false
+	return freshness.Stale(s.node.ResourceVersion, s.entry.Writes.Version)
 }
 
 // reconcile manages, releases or ignores the node, by what has been decided.
@@ -111,13 +106,13 @@ func (s *scope) reconcile(ctx context.Context) error {
 		return s.remove(ctx)
 	case s.basis.Decisions == nil:
 		s.clearAssessment()
-		if s.basis.KeepNodes || !nodemarks.WasWritten(s.node) || !s.mayWrite() {
+		if s.basis.KeepNodes || !nodemarks.WasWritten(s.node) || !s.beginWrite() {
 			return nil
 		}
 		return s.release(ctx, "")
 	case !s.entry.Managed():
 		s.clearAssessment()
-		if isPartlyReleased(s.node) && s.mayWrite() {
+		if isPartlyReleased(s.node) && s.beginWrite() {
 			return s.release(ctx, labels.False)
 		}
 		return s.recordDiscovery(ctx)
@@ -186,7 +181,8 @@ func (s *scope) manage(ctx context.Context) error {
 	s.entry.Removal = nil
 	decisions := s.basis.Decisions
 	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.DescribeMissingLabels(s.entry.Facts) != "")
-	if found.release && s.mayWrite() {
+	s.logKept(ctx, found)
+	if found.release && s.beginWrite() {
 		log.FromContext(ctx).Info("Removing the operands of a node whose discovery labels show no GPU",
 			"since", s.node.Annotations[labels.DiscoveryLostSince])
 		return s.release(ctx, labels.False)
@@ -199,9 +195,9 @@ func (s *scope) manage(ctx context.Context) error {
 	pods := s.pods.Operands
 	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
-	s.readTenants(ctx, false)
-	s.readMIGCause(ctx, pods)
-	s.assess(ctx, pods)
+	s.refreshTenants(ctx, false)
+	s.refreshMIGCause(ctx, pods)
+	s.assessAndClean(ctx, pods)
 	s.recordNotes(ctx)
 	if failure != nil {
 		return failure
@@ -221,8 +217,9 @@ func (s *scope) manage(ctx context.Context) error {
 	return s.writeHealth(ctx)
 }
 
-// mayWrite reports whether the Node may be written now.
-func (s *scope) mayWrite() bool {
+// beginWrite reports whether the Node may be written now. After a write that has failed, it postpones this one until
+// the back-off is over.
+func (s *scope) beginWrite() bool {
 	if s.basis.Paused() {
 		// The end of the pause publishes another Basis.
 		return false
@@ -238,11 +235,14 @@ func (s *scope) mayWrite() bool {
 // label writes the node's labels and annotations, and updates the facts accordingly. notes are changes of annotations
 // that are due already.
 func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess.Pods) error {
-	if !s.mayWrite() {
+	if !s.beginWrite() {
 		return nil
 	}
 	read, now := s.node, fleet.LabelInputs{PlanInputs: s.planInputs(), ReadyPods: s.readyPods(pods)}
-	now.ReadyPods.Unused = s.confirmUnused(ctx)
+	if s.awaitsUnused() {
+		s.refreshTenants(ctx, true)
+		now.ReadyPods.Unused = s.isUnused()
+	}
 	if len(notes) == 0 && s.entry.Writes.LabelInputs == now {
 		return nil
 	}
@@ -287,33 +287,48 @@ func (s *scope) readyPod(pods assess.Pods, of func(*operand.Operand) bool) *core
 	return nil
 }
 
-// assess assesses the node, after its labels were written, and again if pods that the kubelet refused were read for it.
-func (s *scope) assess(ctx context.Context, pods assess.Pods) {
+// assessAndClean assesses the node, after its labels were written. If it reads pods that the kubelet refused and evicts
+// them, it assesses the node again.
+func (s *scope) assessAndClean(ctx context.Context, pods assess.Pods) {
 	planned := s.nodePlan()
 	s.entry.Discovering = nil
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.noticeBoot()
-	neighbours, known := s.Fleet.Neighbours(s.node.Name)
-	in := assess.Input{
-		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
-		Tenants:      s.entry.Writes.Tenants.Pods,
-		MIGCause:     s.entry.Writes.MIGCause.Words,
-		RefusedPods:  s.entry.Boot.Refused,
-		HeldConfig:   s.heldConfig(),
-		Neighbours:   neighbours,
-		ForeignSince: s.entry.Latest.ForeignSince,
-
-		MIGCauseSought: s.entry.Writes.MIGCause.Sought(),
-	}
-	in.HeldFails = in.HeldConfig != "" && s.fails(s.readers(pods))
-	if !known {
-		in.Shown = assess.GPUReadyCondition(s.node)
-	}
+	in, recheck := s.assessInput(pods)
+	s.requeueWithin(recheck)
 	s.entry.Latest = assess.Node(in)
 	if s.handleRefusedPods(ctx) {
 		in.RefusedPods = s.entry.Boot.Refused
 		s.entry.Latest = assess.Node(in)
 	}
+	s.enterReport()
+	s.recordJoin()
+	s.entry.BasisVersion = s.basis.Version
+}
+
+// assessInput returns what the node is assessed by, and after how long that changes without an event; 0 for never.
+func (s *scope) assessInput(pods assess.Pods) (in assess.Input, recheck time.Duration) {
+	neighbours, known := s.Fleet.Neighbours(s.node.Name)
+	in = assess.Input{
+		NodePlan: *s.nodePlan(), Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
+		Tenants:      s.entry.Writes.Tenants.Pods,
+		MIGCause:     s.entry.Writes.MIGCause.Words,
+		RefusedPods:  s.entry.Boot.Refused,
+		Neighbours:   neighbours,
+		ForeignSince: s.entry.Latest.ForeignSince,
+
+		MIGCauseSought: s.entry.Writes.MIGCause.Sought(),
+	}
+	in.HeldConfig, recheck = s.heldConfig()
+	in.HeldFails = in.HeldConfig != "" && s.fails(s.readers(pods))
+	if !known {
+		in.Shown = assess.GPUReadyCondition(s.node)
+	}
+	return in, recheck
+}
+
+// enterReport enters what is reported of the assessment, and schedules the next one.
+func (s *scope) enterReport() {
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)
 	s.requeueWithin(wait)
@@ -324,8 +339,6 @@ func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 		// The labels of this reconcile are already written.
 		s.requeueWithin(time.Millisecond)
 	}
-	s.recordJoin()
-	s.entry.BasisVersion = s.basis.Version
 }
 
 // previousReadySince returns the node's state before this assessment. After a restart it is read from the condition,

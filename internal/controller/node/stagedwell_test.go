@@ -36,6 +36,7 @@ func addStarting(f *fleet.Fleet, nodes int) {
 // dwellLeftAt returns how long the stage must still last before it is written.
 func (s *scope) dwellLeftAt(stage v1.Stage) time.Duration {
 	s.entry.Report.Assessment = at(stage)
+	s.trackStage()
 	return s.dwellLeft()
 }
 
@@ -50,6 +51,7 @@ func TestStageDwellGrowsWithEachWrite(t *testing.T) {
 	g.Expect(s.dwellLeftAt(v1.StageToolkit)).To(Equal(10*time.Second), "another stage starts again")
 	s.now = s.now.Add(5 * time.Second)
 	s.entry.Report.Reason = v1.ReasonPodMissing
+	s.trackStage()
 	g.Expect(s.dwellLeft()).To(Equal(10*time.Second), "another reason starts again")
 	for _, want := range []time.Duration{40 * time.Second, 160 * time.Second, 160 * time.Second} {
 		s.resetDwell(true)

@@ -84,7 +84,7 @@ func (s *scope) writeTaints(
 	note(notes, s.node, labels.StartupTaints, strings.Join(after.Restored, ","))
 	note(notes, s.node, labels.ReadyBoot, readyBoot)
 	removed, added := startuptaint.Difference(now.All, after.All), startuptaint.Difference(after.All, now.All)
-	if removed == "" && added == "" && len(notes) == 0 || !s.mayWrite() {
+	if removed == "" && added == "" && len(notes) == 0 || !s.beginWrite() {
 		return nil
 	}
 	change := fmt.Sprintf("remove %s, add %s", removed, added)

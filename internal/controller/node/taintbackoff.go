@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // taintBackoff has the changes of taints that the API server has rejected, each with the time until which no node
-// retries it. Losing it costs one attempt. Expired changes are dropped.
+// retries it. Losing it costs one attempt.
 type taintBackoff struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -19,26 +20,18 @@ func newTaintBackoff(c clock.PassiveClock) *taintBackoff {
 	return &taintBackoff{clock: c, until: map[string]time.Time{}}
 }
 
-// add holds the change back for this period.
+// add holds the change back for this period, and drops changes that have expired.
 func (b *taintBackoff) add(change string, period time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.until[change] = b.clock.Now().Add(period)
+	now := b.clock.Now()
+	maps.DeleteFunc(b.until, func(_ string, until time.Time) bool { return !now.Before(until) })
+	b.until[change] = now.Add(period)
 }
 
 // remaining returns how long the change is still held back.
 func (b *taintBackoff) remaining(change string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.clock.Now()
-	for key, until := range b.until {
-		if !now.Before(until) {
-			delete(b.until, key)
-		}
-	}
-	until, rejected := b.until[change]
-	if !rejected {
-		return 0
-	}
-	return until.Sub(now)
+	return max(0, b.until[change].Sub(b.clock.Now()))
 }

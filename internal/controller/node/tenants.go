@@ -14,25 +14,26 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// confirmUnused reports whether no pod uses the GPUs of a node that gets its first MIG layout then. What the kubelet
-// advertises does not say so: pods keep their GPUs while it restarts. An upgrade of the driver comes first, and a node
-// that is drained for its layout gets it from the upgrade controller.
-func (s *scope) confirmUnused(ctx context.Context) bool {
+// awaitsUnused reports whether the node gets its first MIG layout when no pod uses its GPUs. An upgrade of the driver
+// comes first, and a node that is drained for its layout gets it from the upgrade controller.
+func (s *scope) awaitsUnused() bool {
 	_, disturbs := s.basis.Decisions.FirstLayout(s.entry.Facts, s.node.Labels)
-	if !disturbs || upgrade.State(s.node.Labels[labels.UpgradeState]).InProgress() || isDrained(s.node) {
-		return false
-	}
-	s.readTenants(ctx, true)
+	return disturbs && !upgrade.State(s.node.Labels[labels.UpgradeState]).InProgress() && !isDrained(s.node)
+}
+
+// isUnused reports whether no pod was found to use the GPUs of the node just now. What the kubelet advertises does not
+// say so: pods keep their GPUs while it restarts.
+func (s *scope) isUnused() bool {
 	read := &s.entry.Writes.Tenants
 	return read.At.Equal(s.now) && len(read.Pods) == 0
 }
 
-// readTenants reads which pods use the GPUs of the node, if its MIG layout depends on them: once for each state of it,
-// and again while a layout waits for them. Those that the report names stay there until they end: others that start do
-// not change it.
+// refreshTenants reads which pods use the GPUs of the node, if its MIG layout depends on them: once for each state of
+// it, and again while a layout waits for them. Those that the report names stay there until they end: others that start
+// do not change it.
 //
 // If a layout is about to be requested, they are read again unless there were some a short time ago.
-func (s *scope) readTenants(ctx context.Context, requests bool) {
+func (s *scope) refreshTenants(ctx context.Context, requests bool) {
 	planned, read := s.nodePlan(), &s.entry.Writes.Tenants
 	of := tenantsOf(planned)
 	if of == "" {
@@ -52,14 +53,14 @@ func (s *scope) readTenants(ctx context.Context, requests bool) {
 		}
 		return
 	}
-	s.readTenantsFor(ctx, of)
+	s.refreshTenantsFor(ctx, of)
 	if waits {
 		s.requeueWithin(s.retryTenants(read))
 	}
 }
 
-// readTenantsFor reads the pods for this state of the MIG layout.
-func (s *scope) readTenantsFor(ctx context.Context, of string) {
+// refreshTenantsFor reads the pods for this state of the MIG layout.
+func (s *scope) refreshTenantsFor(ctx context.Context, of string) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	read := &s.entry.Writes.Tenants
