@@ -80,7 +80,7 @@ func newBundle(now time.Time, size int64) *bundle {
 func (b *bundle) redactText(text string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.redactor.Text(text)
+	return b.redactor.RedactText(text)
 }
 
 // errFull: the bundle has its maximal size.
@@ -116,7 +116,7 @@ func (b *bundle) isFull() bool {
 func (b *bundle) missing(name, source string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.index.Missing = append(b.index.Missing, missingPart{name, source, b.redactor.Text(err.Error())})
+	b.index.Missing = append(b.index.Missing, missingPart{name, source, b.redactor.RedactText(err.Error())})
 }
 
 // write writes the bundle, with all files in one folder.

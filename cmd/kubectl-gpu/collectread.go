@@ -219,7 +219,7 @@ func (c *collector) object(p part, text []byte) (kept any, size int) {
 	}
 	ours := object.GetLabels()[labels.ManagedBy] == labels.ManagedByValue
 	c.bundle.mu.Lock()
-	c.bundle.redactor.Object(object, ours)
+	c.bundle.redactor.RedactObject(object, ours)
 	c.bundle.mu.Unlock()
 	encoded, err := json.Marshal(object.Object)
 	if err != nil {

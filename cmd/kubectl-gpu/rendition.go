@@ -118,7 +118,7 @@ func (r *rendition) keptBy(decisions *plan.Decisions, nodes []corev1.Node) []str
 	if len(sentences) == 0 {
 		return nil
 	}
-	kept, failed := intents(r.planOf(decisions, decisions.Relabelled(labelled, nil)), r.file.Policy)
+	kept, failed := intents(r.planOf(decisions, decisions.Relabel(labelled, nil)), r.file.Policy)
 	if failed != nil && r.failed == nil {
 		sentences = append(sentences, fmt.Sprintf("with the labels of a running operator: %v", failed))
 	}

@@ -95,7 +95,7 @@ func Parse(node string, metrics io.Reader) ([]Device, error) {
 		found[key].identify(s.labels)
 		found[key].set(m.quantity, holderOf(s.labels), s.value*m.scale)
 	}
-	return devices(found), nil
+	return completeDevices(found), nil
 }
 
 // read returns the samples of GPUs that are known, in the order of their names.
@@ -171,8 +171,8 @@ func (r *reported) set(q quantity, holder Holder, value float64) {
 	}
 }
 
-// devices completes the devices. A GPU with MIG devices is none itself.
-func devices(found map[string]*reported) []Device {
+// completeDevices completes the devices. A GPU with MIG devices is none itself.
+func completeDevices(found map[string]*reported) []Device {
 	divided := map[string]bool{}
 	for _, r := range found {
 		divided[r.GPU] = divided[r.GPU] || r.MIGInstance != ""

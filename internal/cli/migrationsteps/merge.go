@@ -34,7 +34,7 @@ func (b *Back) merge() ([]Step, []Blocker) {
 	var blockers []Blocker
 	missing := map[string]map[string]any{}
 	for _, p := range places() {
-		groups, blocked := b.groups(p, missing)
+		groups, blocked := b.collectGroups(p, missing)
 		blockers = append(blockers, blocked...)
 		merged, err := b.mergeOperand(p, groups)
 		if err != nil {
@@ -70,9 +70,9 @@ func (b *Back) podsOf(operand string) []*corev1.Pod {
 	return found
 }
 
-// groups returns the pods of an operand by the DaemonSet that gets them, and which nodes it would exclude. missing gets
-// the labels by which it selects them.
-func (b *Back) groups(p place, missing map[string]map[string]any) ([]group, []Blocker) {
+// collectGroups returns the pods of an operand by the DaemonSet that gets them, and which nodes it would exclude. It
+// adds to missing the labels by which it selects them.
+func (b *Back) collectGroups(p place, missing map[string]map[string]any) ([]group, []Blocker) {
 	byName := map[string]*group{}
 	var blockers []Blocker
 	for _, pod := range b.podsOf(p.operand) {

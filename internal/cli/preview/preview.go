@@ -155,7 +155,7 @@ func (c *Cluster) planFor(
 	decisions *plan.Decisions, optional map[operand.OptionalKind]bool, nodes []*corev1.Node,
 ) plan.Plan {
 	variants := rollout.Variants(c.daemonSets())
-	facts := decisions.Relabelled(factsOf(nodes), variants)
+	facts := decisions.Relabel(factsOf(nodes), variants)
 	standIns := decisions.StandIns(facts, variants)
 	return plan.Compute(decisions, optional, append(facts, standIns...))
 }

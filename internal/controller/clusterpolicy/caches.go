@@ -68,7 +68,7 @@ func (c *caches) compute(
 	if cached.decisions != decisions || cached.factsVersion != view.FactsVersion ||
 		!maps.Equal(cached.optionalKinds, optionalKinds) || !reflect.DeepEqual(cached.standIns, standIns) ||
 		!slices.Equal(cached.variants, variants) {
-		nodes := decisions.Relabelled(view.Facts(), variants)
+		nodes := decisions.Relabel(view.Facts(), variants)
 		*cached = planCache{
 			decisions: decisions, optionalKinds: optionalKinds, factsVersion: view.FactsVersion, standIns: standIns,
 			variants: variants, plan: plan.Compute(decisions, optionalKinds, append(nodes, standIns...)),

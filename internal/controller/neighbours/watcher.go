@@ -104,16 +104,16 @@ func (w *Watcher) keepUpdated(found neighbour.OnNodes) neighbour.OnNodes {
 func (w *Watcher) look(ctx context.Context, selectors []k8slabels.Selector) (neighbour.OnNodes, error) {
 	found := neighbour.OnNodes{}
 	for _, selector := range selectors {
-		if err := w.list(ctx, selector, found); err != nil {
+		if err := w.addListed(ctx, selector, found); err != nil {
 			return nil, fmt.Errorf("listing pods with %s: %w", selector, err)
 		}
 	}
 	return found, nil
 }
 
-// list adds the neighbours among the pods that the selector selects. It names no resource version: with one of 0 the
-// API server answers with all pods at once, whatever the limit, and a tenant can create many large ones.
-func (w *Watcher) list(ctx context.Context, selector k8slabels.Selector, found neighbour.OnNodes) error {
+// addListed adds the neighbours among the pods that the selector selects. It names no resource version: with one of 0
+// the API server answers with all pods at once, whatever the limit, and a tenant can create many large ones.
+func (w *Watcher) addListed(ctx context.Context, selector k8slabels.Selector, found neighbour.OnNodes) error {
 	options := &client.ListOptions{LabelSelector: selector, Limit: pageSize}
 	for {
 		pods, err := w.page(ctx, options)

@@ -190,13 +190,13 @@ func (c *Cluster) admit(turns []turn) {
 	}
 	for _, i := range wants {
 		if w := turns[i].wants; w != nil {
-			turns[i] = b.next(w)
+			turns[i] = b.admitOne(w)
 		}
 	}
 }
 
-// next returns what is due for a node whose action only the brakes can hold.
-func (b *brake) next(w *want) turn {
+// admitOne returns what is due for a node whose action only the brakes can hold, and takes a place if it gets one.
+func (b *brake) admitOne(w *want) turn {
 	switch hold, why := b.holds(w); {
 	case hold != "":
 		return w.refuse(hold, why)

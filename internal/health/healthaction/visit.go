@@ -26,6 +26,7 @@ func (c *Cluster) visit(n *Node) turn {
 	case n.forbids():
 		return c.forbidden(w)
 	default:
+		w.claimed = record != nil && record.State == Claimed
 		return c.faulty(w, record)
 	}
 }
@@ -48,7 +49,6 @@ func (c *Cluster) faulty(w *want, record *Record) turn {
 		case record.State == Done:
 			return c.done(w, record)
 		}
-		w.claimed = record.State == Claimed
 	}
 	if hold, why, until := c.holds(w); hold != "" {
 		t := w.refuse(hold, why)

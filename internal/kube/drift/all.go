@@ -34,14 +34,14 @@ var withoutDefaults = map[string]bool{"tolerations": true, "nodeSelectorTerms": 
 // object is written is what First decides.
 func All(intent *unstructured.Unstructured, live map[string]any) []Difference {
 	w := &walk{}
-	w.value(intent.Object, live, "", nil)
+	w.walkValue(intent.Object, live, "", nil)
 	return w.found
 }
 
 // Between returns all fields in which two values differ, of which none has defaults.
 func Between(before, after map[string]any) []Difference {
 	w := &walk{both: true}
-	w.value(after, before, "", nil)
+	w.walkValue(after, before, "", nil)
 	return w.found
 }
 
@@ -59,8 +59,8 @@ func (w *walk) add(at Path, before, after any) {
 	w.found = append(w.found, Difference{Path: at.String(), Before: before, After: after})
 }
 
-// value compares a field of a name.
-func (w *walk) value(want, have any, field string, at Path) {
+// walkValue compares a field of a name.
+func (w *walk) walkValue(want, have any, field string, at Path) {
 	switch typed := want.(type) {
 	case map[string]any:
 		other, isMap := have.(map[string]any)
@@ -68,14 +68,14 @@ func (w *walk) value(want, have any, field string, at Path) {
 			w.add(at, have, want)
 			return
 		}
-		w.fields(typed, other, field, at)
+		w.walkFields(typed, other, field, at)
 	case []any:
 		other, isList := have.([]any)
 		if !isList {
 			w.add(at, have, want)
 			return
 		}
-		w.list(typed, other, field, at)
+		w.walkList(typed, other, field, at)
 	case nil:
 		if w.both {
 			w.add(at, have, nil)
@@ -87,7 +87,7 @@ func (w *walk) value(want, have any, field string, at Path) {
 	}
 }
 
-func (w *walk) fields(want, have map[string]any, field string, at Path) {
+func (w *walk) walkFields(want, have map[string]any, field string, at Path) {
 	const metadata = 2 // The length of the paths metadata.labels and metadata.annotations.
 	complete := w.both || owned[field] && (len(at) != metadata || at[0] != keySegment("metadata"))
 	keys := maps.Clone(want)
@@ -108,23 +108,23 @@ func (w *walk) fields(want, have map[string]any, field string, at Path) {
 		case !there:
 			w.add(path, nil, value)
 		default:
-			w.value(value, live, inner, path)
+			w.walkValue(value, live, inner, path)
 		}
 	}
 }
 
-func (w *walk) list(want, have []any, field string, at Path) {
+func (w *walk) walkList(want, have []any, field string, at Path) {
 	key, merged := mergeKeys[field]
 	if merged = merged && named(key, want) && named(key, have); !merged {
 		inner := &walk{both: w.both || withoutDefaults[field]}
-		inner.elements(want, have, at)
+		inner.walkElements(want, have, at)
 		w.found = append(w.found, inner.found...)
 		return
 	}
 	for _, element := range want {
 		path := append(slices.Clone(at), elementSegment(key, element))
 		if found, there := elementWith(have, key, element); there {
-			w.value(element, found, "", path)
+			w.walkValue(element, found, "", path)
 		} else {
 			w.add(path, nil, element)
 		}
@@ -144,8 +144,8 @@ func named(key string, list []any) bool {
 	})
 }
 
-// elements compares a list by the place of its elements; one with another length as a whole.
-func (w *walk) elements(want, have []any, at Path) {
+// walkElements compares a list by the place of its elements; one with another length as a whole.
+func (w *walk) walkElements(want, have []any, at Path) {
 	if len(want) != len(have) || !slices.ContainsFunc(want, isMap) {
 		if len(want) != len(have) || fmt.Sprint(want) != fmt.Sprint(have) {
 			w.add(at, have, want)
@@ -153,7 +153,7 @@ func (w *walk) elements(want, have []any, at Path) {
 		return
 	}
 	for i, element := range want {
-		w.value(element, have[i], "", append(slices.Clone(at), segment{text: "[" + strconv.Itoa(i) + "]"}))
+		w.walkValue(element, have[i], "", append(slices.Clone(at), segment{text: "[" + strconv.Itoa(i) + "]"}))
 	}
 }
 

@@ -61,7 +61,7 @@ func (t guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return response, err
 	default:
-		if err := t.guard.check(begin); err != nil {
+		if err := t.guard.enforce(begin); err != nil {
 			if request.Body != nil {
 				_ = request.Body.Close()
 			}
@@ -92,8 +92,8 @@ func (g *Guard) renew(begin time.Time) {
 	g.renewed, g.refuses = begin, false
 }
 
-// check returns ErrNotLeader where a write that begins now may overwrite another leader's.
-func (g *Guard) check(begin time.Time) error {
+// enforce refuses a write with ErrNotLeader that begins now and may overwrite another leader's, and logs the first one.
+func (g *Guard) enforce(begin time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.renewed.IsZero() && elapsed(g.renewed, begin) <= g.deadline {

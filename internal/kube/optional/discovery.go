@@ -93,8 +93,9 @@ func (d *discovery) wakeUp() {
 	}
 }
 
-// find starts a request if there is none, and returns the state. It waits up to answerWithin for the first attempt.
-func (d *discovery) find(ctx context.Context) State {
+// startAndAwait starts a request if there is none, and returns the state. It waits up to answerWithin for the first
+// attempt.
+func (d *discovery) startAndAwait(ctx context.Context) State {
 	d.begin()
 	d.mutex.Lock()
 	answered, left := d.answered, d.since.Add(answerWithin).Sub(d.clock.Now())
@@ -136,7 +137,7 @@ func (d *discovery) run(ctx context.Context) {
 		if current != request {
 			request, wait = current, firstRetry
 		}
-		if state = attempts.next(ctx); state != Served {
+		if state = attempts.attempt(ctx); state != Served {
 			// Before publish, because a test may step its clock from then on.
 			retry, wait = d.clock.After(wait), min(2*wait, lastRetry)
 		}
@@ -183,9 +184,9 @@ type attempts struct {
 	failed bool
 }
 
-// next makes one attempt.
-func (a *attempts) next(ctx context.Context) State {
-	err := a.answer(ctx)
+// attempt makes one attempt, and logs the first of several failures.
+func (a *attempts) attempt(ctx context.Context) State {
+	err := a.callMapper(ctx)
 	isAbsent := meta.IsNoMatchError(err)
 	failed := err != nil && !isAbsent && ctx.Err() == nil
 	if failed && !a.failed {
@@ -201,9 +202,9 @@ func (a *attempts) next(ctx context.Context) State {
 	return Served
 }
 
-// answer returns the result of a discovery call. A call that exceeds the deadline is not repeated: the next attempt
-// waits for it, so that hanging calls do not accumulate.
-func (a *attempts) answer(ctx context.Context) error {
+// callMapper makes a discovery call, and returns its error. A call that exceeds the deadline is not repeated: the next
+// attempt waits for it, so that hanging calls do not accumulate.
+func (a *attempts) callMapper(ctx context.Context) error {
 	if a.pending == nil {
 		a.pending = make(chan error, 1)
 		go func(answer chan<- error) {

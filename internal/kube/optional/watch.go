@@ -79,7 +79,7 @@ func (w *Watch) EnsureWatch(ctx context.Context) (State, error) {
 	if w.informer != nil {
 		return Served, nil
 	}
-	if state := w.discovery.find(ctx); state != Served {
+	if state := w.discovery.startAndAwait(ctx); state != Served {
 		return state, nil
 	}
 	informer, err := w.Cache.GetInformer(ctx, w.Object, cache.BlockUntilSynced(false))

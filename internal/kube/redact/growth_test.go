@@ -14,7 +14,7 @@ func TestALongLineIsReadOnce(t *testing.T) {
 	allocated := func(text string) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		redact.New().Text(text)
+		redact.New().RedactText(text)
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
@@ -48,7 +48,7 @@ func TestFlagsOfManyCommands(t *testing.T) {
 		"mkdir -p hunter2x; login -p hunter3x":             "mkdir -p hunter2x; login -p [redacted]",
 		"login -p hunter2x\nmkdir -p hunter3x -p hunter4x": "login -p [redacted]\nmkdir -p hunter3x -p hunter4x",
 	} {
-		if got := redact.New().Text(text); got != want {
+		if got := redact.New().RedactText(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

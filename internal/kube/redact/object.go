@@ -17,10 +17,10 @@ var keptAnnotations = []string{
 	"kubernetes.io", "k8s.io", "nvidia.com", "openshift.io", "helm.sh", "projectcalico.org", "cni.dev",
 }
 
-// Object removes credentials from an object in place: what others have written into annotations, the contents of
+// RedactObject removes credentials from an object in place: what others have written into annotations, the contents of
 // ConfigMaps unless keepData, the values of variables and keys with names of credentials, and what has the form of one.
 // The managed fields are dropped. An object of kind Secret loses all data; nobody should read one.
-func (r *Redactor) Object(object *unstructured.Unstructured, keepData bool) {
+func (r *Redactor) RedactObject(object *unstructured.Unstructured, keepData bool) {
 	unstructured.RemoveNestedField(object.Object, "metadata", "managedFields")
 	kind := object.GetKind()
 	if kind == "Secret" || kind == "ConfigMap" && !keepData {
@@ -28,7 +28,7 @@ func (r *Redactor) Object(object *unstructured.Unstructured, keepData bool) {
 			r.withhold(object.Object, field, "content of a "+kind)
 		}
 	}
-	r.value(object.Object)
+	r.redactValue(object.Object)
 }
 
 // FinishObject is Finish for the texts of an object, in place.
@@ -58,7 +58,7 @@ func (r *Redactor) withhold(fields map[string]any, field, what string) {
 		text := fmt.Sprint(value)
 		r.Count[what]++
 		// Its lines may be anything, so that only what looks like a credential is searched elsewhere.
-		_ = r.Text(text)
+		_ = r.RedactText(text)
 		if isCredentialName(key) {
 			r.remember(text)
 		}
@@ -66,20 +66,20 @@ func (r *Redactor) withhold(fields map[string]any, field, what string) {
 	}
 }
 
-// value removes credentials from a value of an object, in place if it is a map or a list.
-func (r *Redactor) value(value any) any {
+// redactValue removes credentials from a value of an object, in place if it is a map or a list.
+func (r *Redactor) redactValue(value any) any {
 	switch typed := value.(type) {
 	case string:
-		return r.Text(typed)
+		return r.RedactText(typed)
 	case map[string]any:
-		r.fields(typed)
+		r.redactFields(typed)
 	case []any:
-		r.list(typed, nil, "")
+		r.redactList(typed, nil, "")
 	}
 	return value
 }
 
-func (r *Redactor) fields(fields map[string]any) {
+func (r *Redactor) redactFields(fields map[string]any) {
 	name, isName := fields["name"].(string)
 	text, hasValue := fields["value"].(string)
 	if isName && hasValue && isSecret(text) {
@@ -95,35 +95,35 @@ func (r *Redactor) fields(fields map[string]any) {
 	if hasArgs {
 		command, _ := fields["command"].([]any)
 		image, _ := fields["image"].(string)
-		r.list(args, command, image)
+		r.redactList(args, command, image)
 	}
 	for key, value := range fields {
 		if key != "args" || !hasArgs {
-			fields[key] = r.field(key, value)
+			fields[key] = r.redactField(key, value)
 		}
 	}
 }
 
-// field returns the value of a key without credentials.
-func (r *Redactor) field(key string, value any) any {
+// redactField returns the value of a key without credentials.
+func (r *Redactor) redactField(key string, value any) any {
 	isCredential := isCredentialName(key) && !isReference(key)
 	switch typed := value.(type) {
 	case string:
-		return r.textField(key, typed, isCredential)
+		return r.redactTextField(key, typed, isCredential)
 	case map[string]any:
 		switch {
 		case key == "annotations":
-			r.annotations(typed)
+			r.redactAnnotations(typed)
 			return value
 		case isCredential:
-			r.below(typed)
+			r.redactBelow(typed)
 		}
 	}
-	return r.value(value)
+	return r.redactValue(value)
 }
 
-// textField is field for a text.
-func (r *Redactor) textField(key, text string, isCredential bool) string {
+// redactTextField is redactField for a text.
+func (r *Redactor) redactTextField(key, text string, isCredential bool) string {
 	switch {
 	case key == "caBundle": // Public, and long.
 		return fmt.Sprintf("[left out: %d bytes]", len(text))
@@ -132,7 +132,7 @@ func (r *Redactor) textField(key, text string, isCredential bool) string {
 	case isKeyName(key) && isSecret(text):
 		return r.remove(doubtfulKey, text)
 	}
-	return r.Text(text)
+	return r.RedactText(text)
 }
 
 // isSecret reports whether the value of a credential's name may reveal something.
@@ -140,8 +140,8 @@ func isSecret(text string) bool {
 	return text != "" && !harmless.MatchString(text)
 }
 
-// below removes the value from the object of a key that names a credential.
-func (r *Redactor) below(fields map[string]any) {
+// redactBelow removes the value from the object of a key that names a credential.
+func (r *Redactor) redactBelow(fields map[string]any) {
 	for key, value := range fields {
 		if text, isText := value.(string); isText && isValueKey(key) && isSecret(text) {
 			fields[key] = r.remove("value of a credential's name", text)
@@ -154,21 +154,21 @@ func isReference(key string) bool {
 	return strings.HasSuffix(key, "Name") || strings.HasSuffix(key, "Ref") || strings.HasSuffix(key, "Path")
 }
 
-// annotations removes the values of those of others, which may be anything.
-func (r *Redactor) annotations(all map[string]any) {
+// redactAnnotations removes the values of those of others, which may be anything.
+func (r *Redactor) redactAnnotations(all map[string]any) {
 	for key, value := range all {
 		text, isText := value.(string)
 		switch {
 		case !isText:
 		case key == lastApplied, namesCredential(key), !isKept(key):
 			r.Count["annotation"]++
-			_ = r.Text(text)
+			_ = r.RedactText(text)
 			if namesCredential(key) {
 				r.remember(text)
 			}
 			all[key] = fmt.Sprintf("[redacted: %d bytes]", len(text))
 		default:
-			all[key] = r.Text(text)
+			all[key] = r.RedactText(text)
 		}
 	}
 }
@@ -186,13 +186,13 @@ func isKept(key string) bool {
 	})
 }
 
-// list removes credentials from the elements; of arguments also the one after a flag for a credential. The
+// redactList removes credentials from the elements; of arguments also the one after a flag for a credential. The
 // command of a container's arguments is before them, and its image may be named after the program.
-func (r *Redactor) list(elements, command []any, image string) {
+func (r *Redactor) redactList(elements, command []any, image string) {
 	for i, element := range elements {
 		text, isText := element.(string)
 		if !isText {
-			elements[i] = r.value(element)
+			elements[i] = r.redactValue(element)
 			continue
 		}
 		before := slices.Concat(command, elements[:i])
@@ -200,7 +200,7 @@ func (r *Redactor) list(elements, command []any, image string) {
 			elements[i] = r.remove(what, text)
 			continue
 		}
-		elements[i] = r.Text(r.attached(commandLine(before, image), text))
+		elements[i] = r.RedactText(r.removeAttached(commandLine(before, image), text))
 	}
 }
 

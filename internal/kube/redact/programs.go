@@ -55,16 +55,16 @@ func (f programFlag) isUsed(command string) bool {
 	return false
 }
 
-// programs removes the values of programFlags from a text.
-func (r *Redactor) programs(text string) string {
+// removeProgramValues removes the values of programFlags from a text.
+func (r *Redactor) removeProgramValues(text string) string {
 	for _, f := range programFlags {
-		text = r.flag("", text, f)
+		text = r.removeFlagValues("", text, f)
 	}
 	return text
 }
 
-// flag removes the values of a flag from a text with what stands before it.
-func (r *Redactor) flag(before, text string, f programFlag) string {
+// removeFlagValues removes the values of a flag from a text with what stands before it.
+func (r *Redactor) removeFlagValues(before, text string, f programFlag) string {
 	var out strings.Builder
 	last := 0
 	line := command{text: text, begins: lineBegin}
@@ -72,7 +72,7 @@ func (r *Redactor) flag(before, text string, f programFlag) string {
 	usedBefore, used := len(matches) > 0 && f.isUsed(before), false
 	for _, at := range matches {
 		value := text[at[2]:at[3]]
-		more, same := line.upTo(at[0])
+		more, same := line.advance(at[0])
 		used = same && used || f.isUsed(more)
 		if harmless.MatchString(value) || !usedBefore && !used {
 			continue
@@ -95,9 +95,9 @@ type command struct {
 	begin, seen int
 }
 
-// upTo moves on to a later position. It returns the new part of the command there, and whether that continues the one
-// of the position before.
-func (c *command) upTo(position int) (more string, same bool) {
+// advance moves on to a later position. It returns the new part of the command there, and whether that continues the
+// one of the position before.
+func (c *command) advance(position int) (more string, same bool) {
 	from := c.seen
 	begin, begins := c.begins(c.text, from, position)
 	if begins {
@@ -131,11 +131,11 @@ func isProgramFlag(command, flag, value string) bool {
 	return false
 }
 
-// attached removes a password from an argument that has the flag, too, by the command before it.
-func (r *Redactor) attached(command, text string) string {
+// removeAttached removes a password from an argument that has the flag, too, by the command before it.
+func (r *Redactor) removeAttached(command, text string) string {
 	if strings.HasPrefix(text, "-") {
 		for _, f := range programFlags {
-			text = r.flag(command, text, f)
+			text = r.removeFlagValues(command, text, f)
 		}
 	}
 	return text
@@ -145,8 +145,9 @@ func (r *Redactor) attached(command, text string) string {
 var blockHeader = regexp.MustCompile(`(?im)^([ \t]*(?:- +)*)["']?(?:` + credentialName + `|` + keyName +
 	`)["']?[ \t]*:[ \t]*[|>][-+0-9]*[ \t\r]*\n`)
 
-// blocks removes the lines of such blocks: those that are indented more than the key, and empty ones between them.
-func (r *Redactor) blocks(text string) string {
+// removeBlocks removes the lines of such blocks: those that are indented more than the key, and empty ones between
+// them.
+func (r *Redactor) removeBlocks(text string) string {
 	var out strings.Builder
 	for {
 		at := blockHeader.FindStringSubmatchIndex(text)

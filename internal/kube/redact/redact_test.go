@@ -79,7 +79,7 @@ func TestCredentialsInATextAreRemoved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, r := NewWithT(t), redact.New()
-			got := r.Text(text)
+			got := r.RedactText(text)
 			g.Expect(got).NotTo(ContainSubstring(planted))
 			g.Expect(got).To(ContainSubstring(redact.Mark))
 			g.Expect(r.Count).NotTo(BeEmpty())
@@ -98,7 +98,7 @@ func TestOtherTextsStay(t *testing.T) {
 		"https://host/api?signal=15", "the author of the keyboard", "key: nvidia.com/gpu", "PASSWORD=$(FROM_SECRET)",
 		"Secret my-credentials is missing",
 	} {
-		g.Expect(r.Text(text)).To(Equal(text))
+		g.Expect(r.RedactText(text)).To(Equal(text))
 	}
 	g.Expect(r.Count).To(BeEmpty())
 }
@@ -152,7 +152,7 @@ func TestObjects(t *testing.T) {
 	g, r := NewWithT(t), redact.New()
 	object := &unstructured.Unstructured{}
 	g.Expect(yaml.Unmarshal([]byte(pod), &object.Object)).To(Succeed())
-	r.Object(object, false)
+	r.RedactObject(object, false)
 	text, err := yaml.Marshal(object.Object)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(r.Finish(string(text))).NotTo(ContainSubstring(planted))
@@ -178,7 +178,7 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 			"data":       map[string]any{"config.yaml": "user: PLANTED", "password": "PLANTED-content"},
 			"stringData": map[string]any{"a": "PLANTED"}, "binaryData": map[string]any{"b": "PLANTED"},
 		}}
-		r.Object(object, false)
+		r.RedactObject(object, false)
 		text, err := json.Marshal(object.Object)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(text)).NotTo(ContainSubstring(planted))
@@ -189,7 +189,7 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 	own := &unstructured.Unstructured{Object: map[string]any{
 		"kind": "ConfigMap", "data": map[string]any{"a": "version: v1\ntoken: PLANTED-kept\n"},
 	}}
-	redact.New().Object(own, true)
+	redact.New().RedactObject(own, true)
 	kept, _, err := unstructured.NestedString(own.Object, "data", "a")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(strings.TrimSpace(kept)).To(Equal("version: v1\ntoken: [redacted]"))
@@ -206,22 +206,22 @@ func TestBase64IsRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, r := NewWithT(t), redact.New()
 			encoded := base64.StdEncoding.EncodeToString([]byte(plain))
-			g.Expect(r.Text("CONFIG: " + encoded + " end")).To(Equal("CONFIG: [redacted] end"))
+			g.Expect(r.RedactText("CONFIG: " + encoded + " end")).To(Equal("CONFIG: [redacted] end"))
 			g.Expect(r.Finish("the log has " + encoded)).NotTo(ContainSubstring(encoded))
 		})
 	}
 	g, r := NewWithT(t), redact.New()
-	_ = r.Text("DB_PASSWORD=" + secret)
+	_ = r.RedactText("DB_PASSWORD=" + secret)
 	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
 	g.Expect(r.Finish("a bare one: " + encoded)).NotTo(ContainSubstring(strings.TrimRight(encoded, "=")))
-	_ = r.Text("DB_PASSWORD=correcthorsebatterystaple OTHER_PASSWORD=driver")
+	_ = r.RedactText("DB_PASSWORD=correcthorsebatterystaple OTHER_PASSWORD=driver")
 	g.Expect(r.Finish("the driver has correcthorsebatterystaple")).To(Equal("the driver has [redacted]"))
 	for _, kept := range []string{
 		"bm90aGluZyBzZWNyZXQgaGVyZQ==", "0123456789abcdef0123456789abcdef", "NVIDIA-H100-80GB-HBM3",
 		"iptables -p tcp --dport 80",
 		"mkdir -p /run/nvidia", "nvidia-persistenceddaemon",
 	} {
-		g.Expect(r.Text(kept)).To(Equal(kept))
+		g.Expect(r.RedactText(kept)).To(Equal(kept))
 	}
 }
 
@@ -236,25 +236,25 @@ func TestOtherMeaningsOfAShortFlagStay(t *testing.T) {
 		"nc -p 12345", "+ sudo mkdir -p gpu-operator-validator",
 		"(mkdir -p gpu-operator-validator)",
 	} {
-		g.Expect(r.Text(kept)).To(Equal(kept))
+		g.Expect(r.RedactText(kept)).To(Equal(kept))
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"args": []any{
 		"mkdir", "-p", "gpu-operator-validator", "x"}, "other": []any{"run", "-p", "8080:9400"},
 		"script": []any{"sh", "-c", script}}}
 	want := object.DeepCopy()
-	r.Object(object, false)
+	r.RedactObject(object, false)
 	g.Expect(object).To(Equal(want))
 	g.Expect(r.Count).To(BeEmpty())
 
-	g.Expect(r.Text("unknown -p gpu-operator-validator")).To(Equal("unknown -p [redacted]"))
-	g.Expect(r.Text("mkdir -p a; mysql -p PLANTED-1")).To(Equal("mkdir -p a; mysql -p [redacted]"))
+	g.Expect(r.RedactText("unknown -p gpu-operator-validator")).To(Equal("unknown -p [redacted]"))
+	g.Expect(r.RedactText("mkdir -p a; mysql -p PLANTED-1")).To(Equal("mkdir -p a; mysql -p [redacted]"))
 	for _, command := range []string{
 		"docker login -u mkdir", "docker exec mkdir mysql", "ssh host cli", "pip install x", "sshpass", "mkdir a | cli",
 	} {
-		g.Expect(r.Text(command + " -p PLANTED-word")).To(Equal(command + " -p [redacted]"))
+		g.Expect(r.RedactText(command + " -p PLANTED-word")).To(Equal(command + " -p [redacted]"))
 	}
 	object.Object["args"] = []any{"login", "-p", "gpu-operator-validator"}
-	r.Object(object, false)
+	r.RedactObject(object, false)
 	g.Expect(object.Object["args"]).To(Equal([]any{"login", "-p", "[redacted]"}))
 	const elsewhere = "pod gpu-operator-validator-abcde"
 	g.Expect(r.Finish(elsewhere)).To(Equal(elsewhere))

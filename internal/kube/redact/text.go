@@ -139,10 +139,9 @@ func commandBegin(text string, from, to int) (int, bool) {
 	return from + separator + 1, separator >= 0
 }
 
-// isOther reports whether -p at a position before a value is no flag for a password, by the program of the command.
-func (c *command) isOther(position int, value string) bool {
-	_, _ = c.upTo(position)
-	return ports(value) || isOtherCommand(strings.FieldsSeq(c.text[c.begin:position]))
+// isOther reports whether -p before a value is no flag for a password, by the program of the command.
+func (c *command) isOther(value string) bool {
+	return ports(value) || isOtherCommand(strings.FieldsSeq(c.text[c.begin:c.seen]))
 }
 
 // isOtherCommand reports whether the program of a command is one whose flag -p is no password.
@@ -187,14 +186,14 @@ func (r *Redactor) remember(value string) {
 	}
 }
 
-// Text returns a text without what has the form of a credential.
-func (r *Redactor) Text(text string) string {
-	return r.encoded(r.plain(text))
+// RedactText returns a text without what has the form of a credential.
+func (r *Redactor) RedactText(text string) string {
+	return r.removeEncoded(r.redactPlain(text))
 }
 
-// plain removes what has the form of a credential, but for base64.
-func (r *Redactor) plain(text string) string {
-	text = r.programs(r.blocks(text))
+// redactPlain removes what has the form of a credential, but for base64.
+func (r *Redactor) redactPlain(text string) string {
+	text = r.removeProgramValues(r.removeBlocks(text))
 	for _, f := range forms {
 		text = r.replace(text, f)
 	}
@@ -207,8 +206,8 @@ var inBase64 = regexp.MustCompile(`[A-Za-z0-9+/]{12,}={0,2}`)
 // userAndPassword is how basic authentication encodes them.
 var userAndPassword = regexp.MustCompile(`^[A-Za-z0-9_.@$-]+:\S+$`)
 
-// encoded removes what is base64 of a text with a credential, or of a user and a password.
-func (r *Redactor) encoded(text string) string {
+// removeEncoded removes what is base64 of a text with a credential, or of a user and a password.
+func (r *Redactor) removeEncoded(text string) string {
 	return inBase64.ReplaceAllStringFunc(text, func(match string) string {
 		decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(match, "="))
 		plain := string(decoded)
@@ -216,7 +215,7 @@ func (r *Redactor) encoded(text string) string {
 			return match
 		}
 		within := New()
-		_ = within.plain(plain)
+		_ = within.redactPlain(plain)
 		if len(within.Count) == 0 && !userAndPassword.MatchString(string(decoded)) {
 			return match
 		}
@@ -248,8 +247,11 @@ func (r *Redactor) replace(text string, f form) string {
 		if begin < last || harmless.MatchString(text[begin:end]) {
 			continue
 		}
-		if f.what == doubtful && before.isOther(at[0], text[begin:end]) {
-			continue
+		if f.what == doubtful {
+			before.advance(at[0])
+			if before.isOther(text[begin:end]) {
+				continue
+			}
 		}
 		out.WriteString(text[last:begin])
 		out.WriteString(r.remove(f.what, text[begin:end]))

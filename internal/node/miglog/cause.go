@@ -62,9 +62,9 @@ func Cause(log string) string {
 		return ""
 	}
 	credentials := redact.New()
-	_ = credentials.Text(log) // What a name elsewhere shows to be a credential may stand alone in the words.
+	_ = credentials.RedactText(log) // What a name elsewhere shows to be a credential may stand alone in the words.
 	// A part of the log would keep all of it in memory.
-	return strings.Clone(text.Truncate(credentials.Finish(credentials.Text(found)), maxCause))
+	return strings.Clone(text.Truncate(credentials.Finish(credentials.RedactText(found)), maxCause))
 }
 
 // lastChange returns the part of the log since the last change began, or all if that is not in it.

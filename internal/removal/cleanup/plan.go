@@ -103,9 +103,9 @@ func Of(cluster *Cluster, catalogue operand.Catalogue) *Plan {
 		p.Others = append(p.Others, Describe(driver))
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		p.DaemonSets = append(p.DaemonSets, sorted(groups[group]))
+		p.DaemonSets = append(p.DaemonSets, sortObjects(groups[group]))
 	}
-	p.Others = sorted(p.Others)
+	p.Others = sortObjects(p.Others)
 	p.addPolicies(cluster.Policies, owners)
 	p.addNodes(cluster.Nodes, catalogue)
 	p.addNamespaces(cluster.Namespaces)
@@ -133,7 +133,7 @@ func Resource(kind schema.GroupVersionKind) string {
 	return fmt.Sprintf("%s.%s.%s", strings.ToLower(kind.Kind), kind.Version, kind.Group)
 }
 
-func sorted(objects []Object) []Object {
+func sortObjects(objects []Object) []Object {
 	slices.SortFunc(objects, func(a, b Object) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})

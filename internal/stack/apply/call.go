@@ -114,7 +114,7 @@ func (a *Applier) await(ctx context.Context, calls []*call) []Result {
 			case <-waitCtx.Done():
 			}
 		}
-		result, newlyLate := a.table.resultOf(c)
+		result, newlyLate := a.table.takeResult(c)
 		if newlyLate && errors.Is(result.Err, ErrInFlight) {
 			log.FromContext(ctx).Info("The API server has not answered yet; still waiting", "call", c.description)
 		}

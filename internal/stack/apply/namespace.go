@@ -27,7 +27,7 @@ func (a *Applier) SetPodSecurity(ctx context.Context, namespace string, privileg
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 	}
 	object := key(live)
-	if !privileged && a.table.isDisowned(object) {
+	if !privileged && a.table.recallDisowned(object) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timing.NamespaceDeadline)

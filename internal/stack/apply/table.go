@@ -86,8 +86,9 @@ func (t *table) sweep() {
 	}
 }
 
-// record returns the record of the object, creating it if necessary. The caller holds the lock.
-func (t *table) record(key string) *record {
+// keepRecord returns the record of the object, creating it if necessary, and keeps it for some more rounds. The caller
+// holds the lock.
+func (t *table) keepRecord(key string) *record {
 	r, exists := t.records[key]
 	if !exists {
 		r = &record{}
@@ -97,24 +98,24 @@ func (t *table) record(key string) *record {
 	return r
 }
 
-// isDisowned reports whether the operator owns no field of the object.
-func (t *table) isDisowned(key string) bool {
+// recallDisowned reports whether the operator owns no field of the object, and keeps that in memory.
+func (t *table) recallDisowned(key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.record(key).disowned
+	return t.keepRecord(key).disowned
 }
 
 func (t *table) setDisowned(key string, released bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.record(key).disowned = released
+	t.keepRecord(key).disowned = released
 }
 
 // enqueue returns the object's call in flight, or a new one, and reports whether it is new.
 func (t *table) enqueue(key, description string) (*call, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.record(key)
+	r := t.keepRecord(key)
 	if r.call != nil {
 		return r.call, false
 	}
@@ -143,7 +144,7 @@ func (t *table) startAttempt(c *call, attempt string) error {
 func (t *table) finish(c *call, o outcome) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.record(c.key)
+	r := t.keepRecord(c.key)
 	r.call = nil
 	switch {
 	case o.deleted:
@@ -201,9 +202,9 @@ func (t *table) isLate(c *call) bool {
 	return c.late
 }
 
-// resultOf returns the result of the call or, if it is still in flight, the error to report, and whether this makes it
-// late.
-func (t *table) resultOf(c *call) (result Result, newlyLate bool) {
+// takeResult returns the result of the call or, if it is still in flight, the error to report. It marks that call as
+// late, and also returns whether it was not before.
+func (t *table) takeResult(c *call) (result Result, newlyLate bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {

@@ -57,7 +57,7 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodei
 	containers := d.Input.ContainerNodes(nodes)
 	plan := Plan{Decisions: d, Input: d.Input, nodePoolNodes: map[string][]nodeinfo.Facts{}}
 	plan.Input.Layouts, plan.Input.Optional = nodeinfo.Layouts(containers), optional
-	plan.Pools = nodeinfo.Pools(plan.driverNodes(containers), func(node nodeinfo.Facts) nodeinfo.PoolCriteria {
+	plan.Pools = nodeinfo.Pools(plan.filterDriverNodes(containers), func(node nodeinfo.Facts) nodeinfo.PoolCriteria {
 		return plan.driverInput(node).PoolCriteria()
 	})
 	plan.collectNodePoolNodes(nodes)

@@ -11,7 +11,7 @@ import (
 )
 
 // A node with the label of a driver pool that has no DaemonSet counts as a node of its own pool, all others stay.
-func TestRelabelled(t *testing.T) {
+func TestRelabel(t *testing.T) {
 	const own = "ubuntu24.04-amd64"
 	labelled := func(pool, nodePool string) nodeinfo.Facts {
 		return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool, f.PoolNodePool = pool, nodePool })
@@ -45,7 +45,7 @@ func TestRelabelled(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Decide(catalogue(t), test.in).Relabelled([]nodeinfo.Facts{test.node}, test.variants)
+			got := plan.Decide(catalogue(t), test.in).Relabel([]nodeinfo.Facts{test.node}, test.variants)
 			if len(got) != 1 || !got[0].Equal(test.want) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}

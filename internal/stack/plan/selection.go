@@ -78,8 +78,8 @@ func (d *Decisions) retainedDriver(node nodeinfo.Facts) string {
 	return ""
 }
 
-// driverNodes filters, in place, the nodes that an operand with an instance per driver pool is selected for.
-func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
+// filterDriverNodes filters, in place, the nodes that an operand with an instance per driver pool is selected for.
+func (p Plan) filterDriverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
 		for i := range drivers {

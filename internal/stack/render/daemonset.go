@@ -26,8 +26,9 @@ const (
 	partOfLabel = labels.PartOf
 )
 
-// daemonSet composes the pod, then adds what all DaemonSets have in common and what the spec configures for this one.
-func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
+// completeDaemonSet composes the pod, then adds what all DaemonSets have in common and what the spec configures for
+// this one.
+func (r *renderer) completeDaemonSet(ds *appsv1.DaemonSet) error {
 	if err := r.compose(&ds.Spec.Template.Spec); err != nil {
 		return err
 	}

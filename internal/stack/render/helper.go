@@ -25,7 +25,7 @@ func (r *renderer) addHelperContainer(pod *corev1.PodSpec) {
 	var container corev1.Container
 	switch {
 	case len(r.step.AwaitedMarkers) > 0:
-		container = r.waitContainer(pod)
+		container = r.prepareWaitContainer(pod)
 		if copies {
 			container.Args = append(container.Args, labels.CopyToFlag+copiedDir)
 		}
@@ -48,8 +48,9 @@ func writesHelperVolume(c corev1.Container) bool {
 	})
 }
 
-// waitContainer waits for the markers of the operands that the pod requires.
-func (r *renderer) waitContainer(pod *corev1.PodSpec) corev1.Container {
+// prepareWaitContainer returns a container that waits for the markers of the operands that the pod requires, and adds
+// the volume with the markers to the pod.
+func (r *renderer) prepareWaitContainer(pod *corev1.PodSpec) corev1.Container {
 	names := make([]string, 0, len(r.step.AwaitedMarkers))
 	for _, marker := range r.step.AwaitedMarkers {
 		names = append(names, string(marker))

@@ -46,11 +46,11 @@ func (r *renderer) addConfigFile(template *corev1.PodTemplateSpec, content strin
 			Items: []corev1.DownwardAPIVolumeFile{{Path: chosenFile, FieldRef: field}},
 		}},
 	})
-	r.readConfig(&template.Spec, corev1.VolumeMount{Name: chosenVolume, MountPath: chosenDir, ReadOnly: true})
+	r.addConfigMounts(&template.Spec, corev1.VolumeMount{Name: chosenVolume, MountPath: chosenDir, ReadOnly: true})
 }
 
-// readConfig makes the main container read the configuration, which is in one of the mounts.
-func (r *renderer) readConfig(pod *corev1.PodSpec, mounts ...corev1.VolumeMount) {
+// addConfigMounts makes the main container read the configuration, which is in one of the mounts.
+func (r *renderer) addConfigMounts(pod *corev1.PodSpec, mounts ...corev1.VolumeMount) {
 	for i := range pod.Containers {
 		if reader := &pod.Containers[i]; reader.Name == r.instance.Main {
 			reader.Env = append(reader.Env, corev1.EnvVar{Name: "CONFIG_FILE", Value: path.Join(chosenDir, chosenFile)})
@@ -62,7 +62,7 @@ func (r *renderer) readConfig(pod *corev1.PodSpec, mounts ...corev1.VolumeMount)
 // addConfigManager makes the main container read the configuration that a label of its node selects. gpu-node configure
 // creates a link to it before the program starts. When the label changes, it updates the link and signals the program.
 func (r *renderer) addConfigManager(pod *corev1.PodSpec, config *operand.PluginConfig) {
-	r.readConfig(pod, configMounts()...)
+	r.addConfigMounts(pod, configMounts()...)
 	once := r.configManagerContainer(labels.ConfigManagerInitContainer, config,
 		corev1.EnvVar{Name: "ONESHOT", Value: labels.True}, corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.False})
 	pod.InitContainers = append(pod.InitContainers, once)

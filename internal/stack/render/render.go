@@ -153,7 +153,7 @@ func (r *renderer) objects() ([]manifest.Object, error) {
 		r.applyMonitor(object)
 		r.setOwner(object)
 		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
-			if err := r.daemonSet(ds); err != nil {
+			if err := r.completeDaemonSet(ds); err != nil {
 				return nil, fmt.Errorf("DaemonSet %s: %w", ds.Name, err)
 			}
 		}
