@@ -44,7 +44,7 @@ var stateDirs = []string{
 func runtimeEntries(o Options) []entry {
 	var all []entry
 	for _, name := range slices.Concat(runtimeFiles, o.RuntimeFiles) {
-		all = append(all, entry{base: path.Dir(name), name: literal(path.Base(name)), by: toolkit, keep: namesToolkit})
+		all = append(all, entry{base: path.Dir(name), name: literal(path.Base(name)), by: toolkit, keep: noteToolkitConfig})
 	}
 	for _, dir := range slices.Concat(
 		[]string{"/etc/containerd/conf.d", "/etc/containerd", "/etc/crio/crio.conf.d", "/etc/crio", "/etc/docker"},
@@ -54,8 +54,9 @@ func runtimeEntries(o Options) []entry {
 	return all
 }
 
-// namesToolkit keeps the configuration files that are not the toolkit's alone.
-func namesToolkit(r *run, f found) verdict {
+// noteToolkitConfig keeps the configuration files that are not the toolkit's alone, and notes what they mean for the
+// toolkit's programs.
+func noteToolkitConfig(r *run, f found) verdict {
 	text, v := read(f)
 	programs := r.programs()
 	switch {

@@ -94,15 +94,15 @@ func Run(o Options) (Report, error) {
 func (r *run) clean(e entry) {
 	base, at, err := r.host.openDirectory(e.base)
 	if err != nil {
-		r.failed(e.base, err)
+		r.noteError(e.base, err)
 		return
 	}
 	defer func() { _ = base.Close() }()
 	r.visit(e, base, at, strings.Split(e.name, "/"))
 }
 
-// failed notes an error, unless it is that nothing is there.
-func (r *run) failed(name string, err error) {
+// noteError notes an error, unless it is that nothing is there.
+func (r *run) noteError(name string, err error) {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		r.errs = append(r.errs, fmt.Errorf("clean %s: %w", name, err))
 	}
@@ -120,13 +120,13 @@ func (r *run) leave(name, by string, v verdict) {
 func (r *run) visit(e entry, dir *os.Root, at string, patterns []string) {
 	names, err := matching(dir, patterns[0])
 	if err != nil {
-		r.failed(at, err)
+		r.noteError(at, err)
 		return
 	}
 	for _, name := range names {
 		f := found{entry: e, dir: dir, name: name, path: path.Join(at, name)}
 		if f.info, err = dir.Lstat(name); err != nil {
-			r.failed(f.path, err)
+			r.noteError(f.path, err)
 			continue
 		}
 		if len(patterns) == 1 {
@@ -151,13 +151,13 @@ func (r *run) enter(f found, patterns []string) {
 	}
 	sub, err := f.dir.OpenRoot(f.name)
 	if err != nil {
-		r.failed(f.path, err)
+		r.noteError(f.path, err)
 		return
 	}
 	defer func() { _ = sub.Close() }()
 	// A link may have been put in its place.
 	if opened, err := sub.Stat("."); err != nil || !os.SameFile(opened, f.info) {
-		r.failed(f.path, errors.Join(err, errReplaced))
+		r.noteError(f.path, errors.Join(err, errReplaced))
 		return
 	}
 	r.visit(f.entry, sub, f.path, patterns)
@@ -205,7 +205,7 @@ func (r *run) remove(f found) {
 	case errors.Is(err, syscall.ENOTEMPTY):
 		r.leave(f.path, f.entry.by, verdict{why: "it is filled again", busy: true})
 	default:
-		r.failed(f.path, err)
+		r.noteError(f.path, err)
 	}
 }
 

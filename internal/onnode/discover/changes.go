@@ -54,7 +54,7 @@ func newChanges(mode Mode, node nodeapi.NodeMetadata, findings Findings) changes
 	own := c.set(node, findings, theirs, before)
 	own = append(own, c.remove(node, findings, theirs, before)...)
 	c.countGPUs(node, findings)
-	c.own(node, own)
+	c.annotateOwn(node, own)
 	return c
 }
 
@@ -109,8 +109,8 @@ func (c *changes) countGPUs(node nodeapi.NodeMetadata, findings Findings) {
 	}
 }
 
-// own changes the annotation to these labels, and drops a change that is not worth a write.
-func (c *changes) own(node nodeapi.NodeMetadata, own []string) {
+// annotateOwn changes the annotation to these labels, and drops a change that is not worth a write.
+func (c *changes) annotateOwn(node nodeapi.NodeMetadata, own []string) {
 	slices.Sort(own)
 	list := strings.Join(own, ",")
 	switch now, found := node.Annotations[labels.DiscoveredLabels]; {

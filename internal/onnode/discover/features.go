@@ -47,7 +47,7 @@ func (f *features) add(findings *Findings) time.Duration {
 	}
 	// An empty file counts as missing: it is about to be written, or its writer failed.
 	if len(found) == 0 {
-		return f.missing(findings)
+		return f.markMissing(findings)
 	}
 	f.missingSince = time.Time{}
 	for key, value := range found {
@@ -56,7 +56,7 @@ func (f *features) add(findings *Findings) time.Duration {
 	return 0
 }
 
-func (f *features) missing(findings *Findings) time.Duration {
+func (f *features) markMissing(findings *Findings) time.Duration {
 	if f.missingSince.IsZero() {
 		f.missingSince = f.now()
 	}

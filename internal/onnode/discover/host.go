@@ -55,9 +55,9 @@ var gpuLabels = []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labe
 // Findings reads the node. What cannot be read is in Problems; all else is returned.
 func (h Host) Findings() Findings {
 	findings := Findings{Labels: map[string]string{}, Unknown: map[string]bool{}}
-	kernel := h.kernel(&findings)
-	h.devices(&findings, kernel)
-	h.operatingSystem(&findings)
+	kernel := h.addKernel(&findings)
+	h.addDevices(&findings, kernel)
+	h.addOperatingSystem(&findings)
 	return findings
 }
 
@@ -87,8 +87,8 @@ func (f *Findings) set(key, value string) {
 	f.Labels[key] = value
 }
 
-// unknown marks the labels as unknown, except for those that were read.
-func (f *Findings) unknown(problem error, keys ...string) {
+// markUnknown marks the labels as unknown, except for those that were read.
+func (f *Findings) markUnknown(problem error, keys ...string) {
 	f.Problems = append(f.Problems, problem.Error())
 	for _, key := range keys {
 		if _, known := f.Labels[key]; !known {
@@ -97,11 +97,11 @@ func (f *Findings) unknown(problem error, keys ...string) {
 	}
 }
 
-// kernel also returns the release of the kernel.
-func (h Host) kernel(findings *Findings) string {
+// addKernel also returns the release of the kernel.
+func (h Host) addKernel(findings *Findings) string {
 	content, err := os.ReadFile(filepath.Join(h.ProcRoot, "sys", "kernel", "osrelease"))
 	if err != nil {
-		findings.unknown(fmt.Errorf("the kernel's release cannot be read; is procfs mounted at %s? %w", h.ProcRoot, err),
+		findings.markUnknown(fmt.Errorf("the kernel's release cannot be read; is procfs mounted at %s? %w", h.ProcRoot, err),
 			labels.DiscoveryKernel)
 		return ""
 	}
@@ -111,7 +111,7 @@ func (h Host) kernel(findings *Findings) string {
 	return release
 }
 
-func (h Host) devices(findings *Findings, kernel string) {
+func (h Host) addDevices(findings *Findings, kernel string) {
 	devices, err := pci.Devices(h.SysRoot)
 	findings.GPUsOnBus = countGPUs(devices)
 	for _, device := range devices {
@@ -131,7 +131,7 @@ func (h Host) devices(findings *Findings, kernel string) {
 	}
 	if err != nil {
 		findings.GPUsOnBus = 0
-		findings.unknown(err, append(gpuLabels, labels.DiscoveryPCIMellanox)...)
+		findings.markUnknown(err, append(gpuLabels, labels.DiscoveryPCIMellanox)...)
 	}
 	_, found := findings.Labels[labels.DiscoveryPCIPresent]
 	findings.NoGPU = !found && err == nil
@@ -166,7 +166,7 @@ func (h Host) isWSL(kernel string) bool {
 	return false
 }
 
-func (h Host) operatingSystem(findings *Findings) {
+func (h Host) addOperatingSystem(findings *Findings) {
 	fields, err := osrelease.Read(h.Root)
 	version := fields[osrelease.VersionID]
 	findings.set(labels.DiscoveryOSID, fields[osrelease.ID])
@@ -176,7 +176,7 @@ func (h Host) operatingSystem(findings *Findings) {
 	findings.set(labels.DiscoveryOSVersionMajor, major)
 	findings.set(labels.DiscoveryOSVersionMinor, minor)
 	if err != nil {
-		findings.unknown(err, labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.DiscoveryOSTree,
+		findings.markUnknown(err, labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.DiscoveryOSTree,
 			labels.DiscoveryOSVersionMajor, labels.DiscoveryOSVersionMinor)
 	}
 }

@@ -56,7 +56,7 @@ type Discovery struct {
 // the Node.
 func (d Discovery) Once(ctx context.Context) error {
 	r := newRunner(d)
-	findings, _ := r.look()
+	findings, _ := r.lookAndLog()
 	if err := r.write(ctx, findings); err != nil {
 		return fmt.Errorf("node %s is not labelled: %w", d.Node, err)
 	}
@@ -85,7 +85,7 @@ func (d Discovery) Run(ctx context.Context) {
 		case <-files:
 			r.debounce(ctx)
 		}
-		timer.Reset(r.round(ctx))
+		timer.Reset(r.runRound(ctx))
 	}
 }
 
@@ -124,10 +124,10 @@ func (r *runner) debounce(ctx context.Context) {
 	}
 }
 
-// round reads the node, compares the Node if that is due or the findings have changed, and returns the time until
+// runRound reads the node, compares the Node if that is due or the findings have changed, and returns the time until
 // the next round if nothing changes.
-func (r *runner) round(ctx context.Context) time.Duration {
-	findings, kept := r.look()
+func (r *runner) runRound(ctx context.Context) time.Duration {
+	findings, kept := r.lookAndLog()
 	due := !time.Now().Before(r.nextSync)
 	// While the API server fails, changes do not make requests more frequent.
 	if due || r.failures == 0 && !findings.Same(r.synced) {
@@ -140,9 +140,9 @@ func (r *runner) round(ctx context.Context) time.Duration {
 	return max(pause, 0)
 }
 
-// look reads the node, and logs what cannot be read when that changes. It also returns how long labels without
+// lookAndLog reads the node, and logs what cannot be read when that changes. It also returns how long labels without
 // a file are still kept.
-func (r *runner) look() (Findings, time.Duration) {
+func (r *runner) lookAndLog() (Findings, time.Duration) {
 	findings := r.Host.Findings()
 	kept := r.features.add(&findings)
 	problems := strings.Join(findings.Problems, "; ")

@@ -149,7 +149,7 @@ func TestRunRetriesWithoutAnAPIServer(t *testing.T) {
 	r := newRunner(d)
 	for range 5 {
 		r.nextSync = time.Time{}
-		r.round(t.Context())
+		r.runRound(t.Context())
 	}
 	g.Expect(r.failures).To(Equal(5))
 	g.Expect(strings.Count(logged.String(), "level=WARN")).To(Equal(1), logged.String())

@@ -27,7 +27,7 @@ func TestDiscoveryDoesNotGrow(t *testing.T) {
 	for round := range 1000 {
 		m.putFeatures(t, fmt.Sprintf("nvidia.com/gpu.product=H100-%d\nnvidia.com/gpu.count=8\n", round))
 		r.nextSync = time.Time{}
-		r.round(t.Context())
+		r.runRound(t.Context())
 		g.Expect(r.reason).To(BeEmpty())
 		if round == 100 {
 			settled, goroutines = heap.Live(), runtime.NumGoroutine()

@@ -48,9 +48,9 @@ func newDurations(order []labels.Marker, begun time.Time) *durations {
 	return &durations{order: order, begun: begun, valid: map[labels.Marker]bool{}, lost: map[labels.Marker]time.Time{}}
 }
 
-// of returns how long the validation behind each marker took or has taken so far; see the package's documentation.
+// of returns how long the validation behind each marker took or has taken so far; see the package's documentation. What
+// track was called with last are the same validations.
 func (d *durations) of(validations map[labels.Marker]*validation, now time.Time) map[labels.Marker]time.Duration {
-	d.track(validations, now)
 	took := map[labels.Marker]time.Duration{}
 	var before *validation
 	for _, m := range d.order {

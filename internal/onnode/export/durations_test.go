@@ -144,6 +144,7 @@ func TestDurations(t *testing.T) {
 			durations := newDurations(DefaultMarkers, noon)
 			for i, look := range looks {
 				got := map[labels.Marker]float64{}
+				durations.track(look.found, at(look.now))
 				for m, took := range durations.of(look.found, at(look.now)) {
 					got[m] = took.Seconds()
 				}

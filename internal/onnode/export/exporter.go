@@ -144,7 +144,7 @@ func (e *Exporter) Collect(metrics chan<- prometheus.Metric) {
 	count, countedAt := e.devices.count(now)
 	gauge(pluginDevices, float64(count))
 	gauge(pluginLastSuccess, seconds(countedAt))
-	gauge(pciDevices, e.pciGPUs())
+	gauge(pciDevices, e.countPCIGPUs())
 }
 
 // collectMarkers exports the markers, and how long each validation took.
@@ -154,13 +154,14 @@ func (e *Exporter) collectMarkers(metrics chan<- prometheus.Metric, now time.Tim
 		found[m] = read(e.options.Markers, m)
 		gauge(readyMetric(m), number(found[m] != nil))
 	}
+	e.durations.track(found, now)
 	for m, duration := range e.durations.of(found, now) {
 		metrics <- prometheus.MustNewConstMetric(e.took, prometheus.GaugeValue, duration.Seconds(), string(m))
 	}
 }
 
-// pciGPUs counts the GPUs on the PCI buses.
-func (e *Exporter) pciGPUs() float64 {
+// countPCIGPUs counts the GPUs on the PCI buses.
+func (e *Exporter) countPCIGPUs() float64 {
 	found, err := pci.Devices(e.options.SysRoot)
 	e.reasons.note("the GPUs on the PCI buses cannot be counted", err)
 	if err != nil {

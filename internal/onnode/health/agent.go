@@ -108,7 +108,7 @@ func (a *Agent) Run(ctx context.Context, log io.ReadCloser) error {
 	if a.options.NVML.Every > 0 {
 		done.Go(func() { a.watchGPUs(reporting) })
 	}
-	err := a.read(log)
+	err := a.takeRecords(log)
 	end()
 	done.Wait()
 	if ctx.Err() != nil {
@@ -140,9 +140,9 @@ func (a *Agent) begin(ctx context.Context) (gpuhealth.Report, bool) {
 	}
 }
 
-// read takes the records until the log cannot be read.
-func (a *Agent) read(from io.Reader) error {
-	log := newKernelLog(from, a.recordsLost)
+// takeRecords takes the records until the log cannot be read.
+func (a *Agent) takeRecords(from io.Reader) error {
+	log := newKernelLog(from, a.noteLost)
 	for {
 		found, err := log.next()
 		if err != nil {
@@ -153,7 +153,7 @@ func (a *Agent) read(from io.Reader) error {
 			continue
 		}
 		a.mu.Lock()
-		a.state.observe(found.sequence, event, a.options.Booted.Add(found.at))
+		a.state.takeEvent(found.sequence, event, a.options.Booted.Add(found.at))
 		a.mu.Unlock()
 		a.wake()
 	}
@@ -167,7 +167,7 @@ func (a *Agent) wake() {
 	}
 }
 
-func (a *Agent) recordsLost() {
+func (a *Agent) noteLost() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lost++
@@ -211,15 +211,15 @@ func (w *written) due(report gpuhealth.Report, interval, urgent time.Duration) t
 	return w.tried.Add(interval)
 }
 
-// try records an attempt to write the report.
-func (w *written) try(report gpuhealth.Report, now time.Time, interval time.Duration) {
+// noteAttempt records an attempt to write the report.
+func (w *written) noteAttempt(report gpuhealth.Report, now time.Time, interval time.Duration) {
 	w.quiet = !now.Before(w.tried.Add(interval)) && slices.Equal(report.Faults, w.report.Faults) &&
 		slices.Equal(report.Notes, w.report.Notes)
 	w.tried, w.failed = now, false
 }
 
-// current returns the report of the state, and when it changes by itself; zero if it does not.
-func (a *Agent) current(last *written, now time.Time) (report gpuhealth.Report, due time.Time) {
+// takeReport returns the report of the state, and when it changes by itself; zero if it does not.
+func (a *Agent) takeReport(last *written, now time.Time) (report gpuhealth.Report, due time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.removed {
@@ -235,7 +235,7 @@ func (a *Agent) current(last *written, now time.Time) (report gpuhealth.Report, 
 // ago. It returns when to look again, even if nothing happens until then; zero if there is no need.
 func (a *Agent) write(ctx context.Context, last *written) (due time.Time, err error) {
 	now := time.Now()
-	report, due := a.current(last, now)
+	report, due := a.takeReport(last, now)
 	a.names.complete(&report)
 	next, err := report.Encode()
 	if err != nil {
@@ -247,7 +247,7 @@ func (a *Agent) write(ctx context.Context, last *written) (due time.Time, err er
 	if allowed := last.due(report, a.options.Interval, a.options.Urgent); now.Before(allowed) {
 		return earlier(due, allowed), nil
 	}
-	last.try(report, now, a.options.Interval)
+	last.noteAttempt(report, now, a.options.Interval)
 	a.mu.Lock()
 	a.writes++
 	a.mu.Unlock()

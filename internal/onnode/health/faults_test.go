@@ -232,7 +232,7 @@ func play(t *testing.T, s *state, first int, lines []line) {
 			return
 		}
 		if event, is := xid.Parse(found.text, found.fromKernel); is {
-			s.observe(found.sequence, event, noon.Add(found.at))
+			s.takeEvent(found.sequence, event, noon.Add(found.at))
 		}
 	}
 }
@@ -279,7 +279,7 @@ func TestTheStateIsBounded(t *testing.T) {
 	for i := range 1000 {
 		pci := fmt.Sprintf("0000:%02x:%02x.0", i%256, i/256)
 		for number := range 200 {
-			s.observe(uint64(i*200+number), xid.Event{PCI: pci, Xid: 1 + (number+i)%998, PID: number + 1}, noon)
+			s.takeEvent(uint64(i*200+number), xid.Event{PCI: pci, Xid: 1 + (number+i)%998, PID: number + 1}, noon)
 		}
 	}
 	g.Expect(s.devices).To(HaveLen(maxDevices))

@@ -49,7 +49,7 @@ func (a *Agent) watchGPUs(ctx context.Context) {
 	for sleep(ctx, next) {
 		reason, changed := a.pause.get()
 		if reason != "" {
-			a.paused(reason)
+			a.setPaused(reason)
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -58,20 +58,20 @@ func (a *Agent) watchGPUs(ctx context.Context) {
 			continue
 		}
 		next = a.options.NVML.Every
-		if a.session(ctx) {
+		if a.runSession(ctx) {
 			next = min(next, a.options.NVML.Confirm)
 		}
 	}
 }
 
-// session has one session, if the driver is ready. It reports whether another one soon could confirm something.
-func (a *Agent) session(ctx context.Context) (confirm bool) {
+// runSession has one session, if the driver is ready. It reports whether another one soon could confirm something.
+func (a *Agent) runSession(ctx context.Context) (confirm bool) {
 	root, err := a.driverRoot()
 	if err != nil {
-		a.paused(pausedByDriver)
+		a.setPaused(pausedByDriver)
 		return false
 	}
-	a.paused("")
+	a.setPaused("")
 	began := time.Now()
 	addresses, err := a.addresses()
 	if errors.Is(err, errSilent) {
@@ -140,8 +140,8 @@ func outcomeOf(sample nvml.Sample, err error) string {
 	return "ok"
 }
 
-// paused keeps why there are no sessions now; empty if there are.
-func (a *Agent) paused(reason string) {
+// setPaused keeps why there are no sessions now; empty if there are.
+func (a *Agent) setPaused(reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pausedBy = reason

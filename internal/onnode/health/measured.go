@@ -103,7 +103,7 @@ func (s *state) measure(sample nvml.Sample, began time.Time, gone func(pci strin
 		return confirm
 	}
 	for _, gpu := range sample.GPUs {
-		if d := s.device(gpu.PCI, false); d != nil && d.measure(gpu, began, gone) {
+		if d := s.ensureDevice(gpu.PCI, false); d != nil && d.measure(gpu, began, gone) {
 			confirm = true
 		}
 	}
@@ -241,7 +241,9 @@ func (d *device) takeLink(link *nvml.Link, passed time.Duration, began time.Time
 // takeThrottle notes a GPU that heat or the power supply slows for a good part of the window, until they do so hardly
 // ever.
 func (d *device) takeThrottle(gpu nvml.GPU, passed time.Duration, began time.Time) {
-	throttled, known := d.throttledFor(gpu, passed)
+	before := d.nvml.nanos
+	d.nvml.nanos = gpu.ThrottledNanos
+	throttled, known := throttledFor(before, gpu, passed)
 	if !known {
 		return
 	}
@@ -264,11 +266,9 @@ func (d *device) takeThrottle(gpu nvml.GPU, passed time.Duration, began time.Tim
 	}
 }
 
-// throttledFor returns how long of the time that has passed the GPU was throttled: by its counter if it has one, or by
-// what it is now.
-func (d *device) throttledFor(gpu nvml.GPU, passed time.Duration) (throttled time.Duration, known bool) {
-	before := d.nvml.nanos
-	d.nvml.nanos = gpu.ThrottledNanos
+// throttledFor returns how long of the time that has passed the GPU was throttled: by its counter if it has one, which
+// was at before, or by what it is now.
+func throttledFor(before *uint64, gpu nvml.GPU, passed time.Duration) (throttled time.Duration, known bool) {
 	if gpu.ThrottledNanos != nil && before != nil && *gpu.ThrottledNanos >= *before {
 		return min(time.Duration(*gpu.ThrottledNanos-*before), passed), true
 	}

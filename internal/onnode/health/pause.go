@@ -114,17 +114,17 @@ func (a *Agent) watchNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.see(node)
+	a.takeNode(node)
 	bounded, cancel := context.WithTimeout(ctx, maxWatch)
 	defer cancel()
 	return a.options.API.AwaitNode(bounded, a.options.Node, node.Metadata.ResourceVersion, func(node nodeapi.Node) bool {
-		a.see(node)
+		a.takeNode(node)
 		return false
 	})
 }
 
-// see takes the labels of the Node, and whether someone has removed the annotation: then it is written again.
-func (a *Agent) see(node nodeapi.Node) {
+// takeNode takes the labels of the Node, and whether someone has removed the annotation: then it is written again.
+func (a *Agent) takeNode(node nodeapi.Node) {
 	a.pause.set(pauseOf(node.Metadata.Labels))
 	_, there := node.Metadata.Annotations[labels.GPUHealth]
 	a.mu.Lock()

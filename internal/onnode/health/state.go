@@ -86,7 +86,7 @@ func newState(boot string, window time.Duration, reported gpuhealth.Report) *sta
 	}
 	s.settled, s.sequence = reported.Sequence, reported.Sequence
 	for _, fault := range reported.Faults {
-		if found := s.device(fault.PCI, fault.SXid != 0); found != nil {
+		if found := s.ensureDevice(fault.PCI, fault.SXid != 0); found != nil {
 			found.fault = new(fault)
 			found.resume()
 		}
@@ -94,7 +94,7 @@ func newState(boot string, window time.Duration, reported gpuhealth.Report) *sta
 	for _, note := range reported.Notes {
 		if note.PCI == "" {
 			s.driver.resume(note)
-		} else if found := s.device(note.PCI, false); found != nil {
+		} else if found := s.ensureDevice(note.PCI, false); found != nil {
 			found.notes[noteKey(note)] = note
 		}
 	}
@@ -143,8 +143,8 @@ func (s *state) remember(fault gpuhealth.Fault, uuid string) {
 	})
 }
 
-// device returns the device with the address; nil if there are too many.
-func (s *state) device(pci string, isSwitch bool) *device {
+// ensureDevice returns the device with the address; nil if there are too many.
+func (s *state) ensureDevice(pci string, isSwitch bool) *device {
 	found := s.devices[pci]
 	if found == nil && len(s.devices) < maxDevices {
 		found = &device{
@@ -156,13 +156,13 @@ func (s *state) device(pci string, isSwitch bool) *device {
 	return found
 }
 
-// observe takes what a record reports at this time.
-func (s *state) observe(sequence uint64, event xid.Event, at time.Time) {
+// takeEvent takes what a record reports at this time.
+func (s *state) takeEvent(sequence uint64, event xid.Event, at time.Time) {
 	s.sequence = max(s.sequence, sequence)
 	if _, known := s.devices[event.PCI]; !known && event.Reset {
 		return
 	}
-	d := s.device(event.PCI, event.SXid != 0)
+	d := s.ensureDevice(event.PCI, event.SXid != 0)
 	if d == nil {
 		return
 	}
@@ -185,7 +185,7 @@ func (s *state) observe(sequence uint64, event xid.Event, at time.Time) {
 		d.announce(event.Action, cause{xid: event.Xid}, at)
 	default:
 		d.count(event.Xid)
-		d.err(event, at)
+		d.takeError(event, at)
 	}
 	if sequence <= s.settled {
 		// What was reported before has it in it.
@@ -230,8 +230,8 @@ func (s *state) settle(now time.Time) time.Time {
 	return next
 }
 
-// err takes an error of a GPU.
-func (d *device) err(event xid.Event, at time.Time) {
+// takeError takes an error of a GPU.
+func (d *device) takeError(event xid.Event, at time.Time) {
 	rule := xid.Lookup(event.Xid)
 	if rule.Alone > 0 {
 		// The first of several that nothing accompanies counts: otherwise frequent ones would never be noted.
@@ -241,7 +241,7 @@ func (d *device) err(event xid.Event, at time.Time) {
 		return
 	}
 	d.torn = time.Time{}
-	if repeat := rule.Repeat; d.isRepeated(event, at, repeat) {
+	if repeat := rule.Repeat; d.noteRepeat(event, at, repeat) {
 		rule.Class, rule.Reason = repeat.Class, repeat.Reason
 	}
 	d.last, d.lastAt = event.Xid, at
@@ -338,8 +338,8 @@ func (d *device) lastingClass(rule xid.Rule, at time.Time) gpuhealth.Class {
 	return rule.Class
 }
 
-// isRepeated records the error, and reports whether it has occurred often enough.
-func (d *device) isRepeated(event xid.Event, at time.Time, repeat xid.Repeat) bool {
+// noteRepeat notes the error, and reports whether it has occurred often enough.
+func (d *device) noteRepeat(event xid.Event, at time.Time, repeat xid.Repeat) bool {
 	if repeat.Count == 0 || repeat.Processes && event.PID == 0 {
 		return false
 	}

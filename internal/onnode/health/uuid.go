@@ -48,7 +48,7 @@ func (n *names) complete(report *gpuhealth.Report) {
 			found[&past.UUID] = past.PCI
 		}
 	}
-	n.find(slices.Collect(maps.Values(found)))
+	n.learnMissing(slices.Collect(maps.Values(found)))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for uuid, pci := range found {
@@ -56,8 +56,8 @@ func (n *names) complete(report *gpuhealth.Report) {
 	}
 }
 
-// find asks for the UUIDs that are not known, unless it is asking already.
-func (n *names) find(addresses []string) {
+// learnMissing asks for the UUIDs that are not known, unless it is asking already.
+func (n *names) learnMissing(addresses []string) {
 	var unknown []string
 	n.mu.Lock()
 	for _, pci := range addresses {
@@ -69,12 +69,12 @@ func (n *names) find(addresses []string) {
 	n.asking = n.asking || ask
 	n.mu.Unlock()
 	if ask {
-		n.ask(unknown)
+		n.askForUUIDs(unknown)
 	}
 }
 
-// ask reads the UUIDs, and waits for them at most procfsTimeout.
-func (n *names) ask(addresses []string) {
+// askForUUIDs reads the UUIDs, and waits for them at most procfsTimeout.
+func (n *names) askForUUIDs(addresses []string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

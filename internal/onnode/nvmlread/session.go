@@ -65,7 +65,7 @@ func (l *library) read(address string) nvml.GPU {
 		return d.gpu
 	}
 	var uuid [uuidSize]byte
-	if d.succeeds(l.uuid(d.handle, &uuid[0], uuidSize)) {
+	if d.keepCode(l.uuid(d.handle, &uuid[0], uuidSize)) {
 		d.gpu.UUID = text(uuid[:])
 	}
 	d.readFields()
@@ -76,8 +76,8 @@ func (l *library) read(address string) nvml.GPU {
 	return d.gpu
 }
 
-// succeeds reports whether a call about the GPU has succeeded, and keeps the first code that says what the GPU needs.
-func (d *device) succeeds(code nvml.Code) bool {
+// keepCode keeps the first code that says what the GPU needs, and reports whether a call about it has succeeded.
+func (d *device) keepCode(code nvml.Code) bool {
 	if d.gpu.Code == nvml.Success && code.IsDecisive() {
 		d.gpu.Code = code
 	}
@@ -109,12 +109,12 @@ func (d *device) readFields() {
 	for i, id := range ids {
 		values[i].id = id
 	}
-	if !d.succeeds(d.lib.fields(d.handle, int32(len(values)), &values[0])) {
+	if !d.keepCode(d.lib.fields(d.handle, int32(len(values)), &values[0])) {
 		return
 	}
 	found := map[uint32]uint64{}
 	for _, value := range values {
-		if d.succeeds(nvml.Code(value.code)) {
+		if d.keepCode(nvml.Code(value.code)) {
 			found[value.id] = value.number()
 		}
 	}
@@ -161,14 +161,14 @@ func (d *device) take(found map[uint32]uint64) {
 
 func (d *device) readSRAM() {
 	status := sramStatus{version: sramVersion}
-	if d.lib.sram != nil && d.succeeds(d.lib.sram(d.handle, &status)) {
+	if d.lib.sram != nil && d.keepCode(d.lib.sram(d.handle, &status)) {
 		d.gpu.SRAMExceeded = new(status.exceeded != 0)
 	}
 }
 
 func (d *device) readThrottle() {
 	var reasons uint64
-	if d.lib.throttle != nil && d.succeeds(d.lib.throttle(d.handle, &reasons)) {
+	if d.lib.throttle != nil && d.keepCode(d.lib.throttle(d.handle, &reasons)) {
 		d.gpu.Throttle = &reasons
 	}
 }
@@ -178,7 +178,7 @@ func (d *device) readLink() {
 	for i, read := range []func(uintptr, *uint32) nvml.Code{
 		d.lib.linkWidth, d.lib.linkMaxWidth, d.lib.linkGen, d.lib.linkMaxGen,
 	} {
-		if read == nil || !d.succeeds(read(d.handle, &values[i])) {
+		if read == nil || !d.keepCode(read(d.handle, &values[i])) {
 			return
 		}
 	}
@@ -195,7 +195,7 @@ func (d *device) readNVLinks() {
 	var links nvml.NVLinks
 	for link := range uint32(maxLinks) {
 		var active uint32
-		if !d.succeeds(d.lib.nvlinkState(d.handle, link, &active)) {
+		if !d.keepCode(d.lib.nvlinkState(d.handle, link, &active)) {
 			break
 		}
 		if active != 0 {

@@ -63,7 +63,7 @@ func (d Driver) Check(ctx context.Context) ([]marker.Assignment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.validate(ctx, found); err != nil {
+	if err := d.validateAndLink(ctx, found); err != nil {
 		return nil, fmt.Errorf("%s driver does not work: %w", found.whose(), err)
 	}
 	return d.assignments(found), nil
@@ -140,8 +140,8 @@ func (d Driver) inContainer() installed {
 	return found
 }
 
-// validate checks what a container needs besides a driver that answers nvidia-smi.
-func (d Driver) validate(ctx context.Context, found installed) error {
+// validateAndLink checks what a container needs besides a driver that answers nvidia-smi, and links its devices.
+func (d Driver) validateAndLink(ctx context.Context, found installed) error {
 	switch {
 	case d.SkipGPUInit:
 		return d.link(found)

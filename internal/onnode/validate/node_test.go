@@ -24,7 +24,7 @@ import (
 // below is the Runner of these tests: it runs programs below root without a chroot, for which tests have no privileges.
 // TestChroot tests the real one.
 func below(ctx context.Context, root, path string, args ...string) ([]byte, error) {
-	return output(exec.CommandContext(ctx, filepath.Join(root, path), args...))
+	return runCommand(exec.CommandContext(ctx, filepath.Join(root, path), args...))
 }
 
 // program writes an executable. Meanwhile no other test may fork: its child would have the file open for writing for a

@@ -47,7 +47,7 @@ type Recheck struct {
 func (r *Recheck) Run(ctx context.Context) error {
 	suspected := true
 	for {
-		loss, err := r.check()
+		loss, err := r.checkAndNote()
 		switch {
 		case err != nil:
 			r.Log.Warn("the driver and the GPUs cannot be checked", "because", err)
@@ -71,10 +71,10 @@ func (r *Recheck) Run(ctx context.Context) error {
 	}
 }
 
-// check makes one check. The first one for a boot and driver instance notes what the node has.
-func (r *Recheck) check() (*Loss, error) {
-	instance, validated, valid := r.validated()
-	if !valid {
+// checkAndNote makes one check. The first one for a boot and driver instance notes what the node has.
+func (r *Recheck) checkAndNote() (*Loss, error) {
+	instance, validated, pause := r.validated()
+	if r.notePause(pause); pause != "" {
 		return nil, nil
 	}
 	now, err := readPresence(kernel{sys: r.SysRoot, proc: r.ProcRoot}, r.DevRoot)
@@ -95,10 +95,10 @@ func (r *Recheck) check() (*Loss, error) {
 	return lossOf(before, now), nil
 }
 
-// validated returns the driver instance that the marker of the driver is valid for, the kernel module that it holds
-// for, and whether it is valid. A module that is not loaded any more does not pause the checks: it is a loss.
-func (r *Recheck) validated() (instance string, module presence, valid bool) {
-	pause := ""
+// validated returns the driver instance that the marker of the driver is valid for, and the kernel module that it holds
+// for. pause is why it is not valid; empty if it is. A module that is not loaded any more does not pause the checks: it
+// is a loss.
+func (r *Recheck) validated() (instance string, module presence, pause string) {
 	instance, err := r.Markers.DriverInstance()
 	var found []marker.Assignment
 	if err == nil {
@@ -107,6 +107,12 @@ func (r *Recheck) validated() (instance string, module presence, valid bool) {
 	if err != nil {
 		pause = err.Error()
 	}
+	module.Version, module.Module = marker.ModuleOf(found)
+	return instance, module, pause
+}
+
+// notePause logs why the checks are paused when that changes; empty ends the pause.
+func (r *Recheck) notePause(pause string) {
 	if pause != r.paused {
 		if pause == "" {
 			r.Log.Info("checks go on: the driver is validated")
@@ -115,8 +121,6 @@ func (r *Recheck) validated() (instance string, module presence, valid bool) {
 		}
 		r.paused = pause
 	}
-	module.Version, module.Module = marker.ModuleOf(found)
-	return instance, module, err == nil
 }
 
 // load returns what the node had when it was validated; the zero presence if that is not noted, or by another release.

@@ -49,7 +49,7 @@ func (n *recheckedNode) recheck() *Recheck {
 // check makes one check, which must not fail, and returns the reason of the loss that it finds; empty for none.
 func (n *recheckedNode) check() string {
 	n.Helper()
-	loss, err := n.recheck().check()
+	loss, err := n.recheck().checkAndNote()
 	n.Expect(err).NotTo(HaveOccurred())
 	if loss == nil {
 		return ""
@@ -226,7 +226,7 @@ func TestRecheckSaysWhatItCannotCheck(t *testing.T) {
 	said := func(want string) {
 		t.Helper()
 		for range 2 {
-			loss, err := r.check()
+			loss, err := r.checkAndNote()
 			n.Expect(loss).NotTo(HaveOccurred())
 			n.Expect(err).NotTo(HaveOccurred())
 		}
@@ -249,7 +249,7 @@ func TestRecheckSaysWhatItCannotCheck(t *testing.T) {
 	fails := func(stateFile, want string) {
 		t.Helper()
 		r.StateFile = n.path(stateFile)
-		loss, err := r.check()
+		loss, err := r.checkAndNote()
 		n.Expect(loss).NotTo(HaveOccurred(), want)
 		n.Expect(err).To(MatchError(ContainSubstring(want)), stateFile)
 	}

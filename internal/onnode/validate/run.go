@@ -87,10 +87,11 @@ func (r Run) Validate(ctx context.Context) error {
 			return r.Markers.RemoveReason(r.Component)
 		}
 		if ctx.Err() != nil {
-			return r.interrupted(context.Cause(ctx), reasons.last)
+			return r.failInterrupted(context.Cause(ctx), reasons.last)
 		}
 		reasons.note(err)
-		if failing.tooLong(began, err) {
+		failing.note(began, err)
+		if failing.tooLong() {
 			return r.fail(err)
 		}
 		// The last attempt is made when the limit is reached, whatever is awaited.
@@ -178,8 +179,8 @@ func (r Run) pause(ctx context.Context, reason error, pause time.Duration) time.
 	return min(2*pause, r.MaxInterval)
 }
 
-// interrupted returns the error of a run that ctx has ended.
-func (r Run) interrupted(cause, reason error) error {
+// failInterrupted is fail for a run that ctx has ended.
+func (r Run) failInterrupted(cause, reason error) error {
 	if reason == nil {
 		reason = errors.New("the first check was interrupted; raise the timeout")
 	}
@@ -203,16 +204,19 @@ type failing struct {
 	since time.Time
 }
 
-// tooLong reports whether the limit is reached with the attempt that began then and failed for this reason.
-func (f *failing) tooLong(began time.Time, reason error) bool {
+// note notes an attempt that began then and failed for this reason.
+func (f *failing) note(began time.Time, reason error) {
 	switch {
 	case isPending(reason):
 		f.since = time.Time{}
-		return false
 	case f.since.IsZero():
 		f.since = began
 	}
-	return f.limit > 0 && time.Since(f.since) >= f.limit
+}
+
+// tooLong reports whether the limit is reached.
+func (f *failing) tooLong() bool {
+	return f.limit > 0 && !f.since.IsZero() && time.Since(f.since) >= f.limit
 }
 
 // bound returns a context that ends when the limit is reached.

@@ -53,11 +53,12 @@ func Chroot(ctx context.Context, root, path string, args ...string) ([]byte, err
 	command.Dir = "/"
 	// A program of the host must not get this container's environment.
 	command.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	return output(command)
+	return runCommand(command)
 }
 
-// output runs the command. Processes that the command leaves behind must not keep its output open forever.
-func output(command *exec.Cmd) ([]byte, error) {
+// runCommand runs the command, and returns its output. Processes that the command leaves behind must not keep that open
+// forever.
+func runCommand(command *exec.Cmd) ([]byte, error) {
 	command.WaitDelay = time.Second
 	return command.CombinedOutput()
 }

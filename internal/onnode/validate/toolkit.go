@@ -91,7 +91,7 @@ func injectedSMI(ctx context.Context, args ...string) ([]byte, error) {
 			"the container runtime has injected no nvidia-smi into this container; see the log of the container toolkit on "+
 				"this node and the runtime class of this pod: %w", err)
 	}
-	out, err := output(exec.CommandContext(ctx, path, args...))
+	out, err := runCommand(exec.CommandContext(ctx, path, args...))
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
