@@ -128,15 +128,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // run makes a pass. close writes the status on every path, also after a failure.
 func (s *scope) run(ctx context.Context) (result reconcile.Result, err error) {
 	defer func() { result, err = s.close(ctx) }()
-	s.pass(ctx)
+	s.runPhases(ctx)
 	return
 }
 
-// pass is a pass without its status: read, gate, decide, plan, render, publish, apply; or for a deleted policy read,
-// gate, remove. The gates are before the fleet has all nodes, beside NVIDIA's operator, without a policy, and for a
-// policy that may not exist. The basis is published after the reads of render, which would otherwise wait behind the
-// writes of all nodes.
-func (s *scope) pass(ctx context.Context) {
+// runPhases runs the phases of a pass but for its status: read, gate, decide, plan, render, publish, apply; or for a
+// deleted policy read, gate, remove. The gates are before the fleet has all nodes, beside NVIDIA's operator, without a
+// policy, and for a policy that may not exist. The basis is published after the reads of render, which would otherwise
+// wait behind the writes of all nodes.
+func (s *scope) runPhases(ctx context.Context) {
 	if s.readPolicies(ctx); s.err != nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 
 // yieldToOther freezes the pass and the nodes while NVIDIA's operator is at work, or it is not known whether it is.
 func (s *scope) yieldToOther(ctx context.Context) {
-	found, err := s.findOther(ctx)
+	found, err := s.trackOther(ctx)
 	s.fail(err)
 	switch s.frozen = found != nil || err != nil; {
 	case found != nil:
@@ -28,8 +28,8 @@ func (s *scope) yieldToOther(ctx context.Context) {
 	}
 }
 
-// findOther returns what of NVIDIA's operator is at work; nil for nothing, or if this one does not wait for its end.
-func (s *scope) findOther(ctx context.Context) (*otheroperator.Finding, error) {
+// trackOther returns what of NVIDIA's operator is at work; nil for nothing, or if this one does not wait for its end.
+func (s *scope) trackOther(ctx context.Context) (*otheroperator.Finding, error) {
 	if s.OtherOperator == nil {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func (s *scope) findOther(ctx context.Context) (*otheroperator.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.OtherOperator.Check(ctx, daemonSets)
+	return s.OtherOperator.Track(ctx, daemonSets)
 }
 
 // reportOther writes an Event and a log line for each finding, and the condition, unless a write of the policy could

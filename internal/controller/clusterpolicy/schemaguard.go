@@ -30,8 +30,8 @@ type schemaGuard struct {
 	since   time.Time
 }
 
-// confirmSpec reports whether the spec of the active policy has all fields that the user has set. A spec that
-// equals the last applied one needs no call.
+// confirmSpec takes the spec of the active policy, from the API server if it may have changed, and reports whether it
+// has all fields that the user has set. A spec that equals the last applied one needs no call.
 func (s *scope) confirmSpec(ctx context.Context) (bool, error) {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()

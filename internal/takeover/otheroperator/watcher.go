@@ -94,7 +94,7 @@ var _ manager.LeaderElectionRunnable = (*Watcher)(nil)
 // New returns a Watcher.
 func New(options Options) *Watcher { return &Watcher{Options: options, changed: notify.New()} }
 
-// Events has an event when the result of Check changes because of pods. It has one receiver.
+// Events has an event when the result of Track changes because of pods. It has one receiver.
 func (w *Watcher) Events() <-chan event.GenericEvent { return w.changed.Events() }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -220,9 +220,9 @@ func (w *Watcher) logFailure(ctx context.Context, err error) {
 	w.failed = err != nil
 }
 
-// Check returns what of NVIDIA's operator is at work, nil for nothing. daemonSets are those of the operator's
-// namespace. It fails only if pods could never be listed.
-func (w *Watcher) Check(ctx context.Context, daemonSets map[string]*appsv1.DaemonSet) (*Finding, error) {
+// Track notes what NVIDIA's operator writes, and returns what of it is at work, nil for nothing. daemonSets are those
+// of the operator's namespace. It fails only if pods could never be listed.
+func (w *Watcher) Track(ctx context.Context, daemonSets map[string]*appsv1.DaemonSet) (*Finding, error) {
 	if err := w.ensureListed(ctx); err != nil {
 		return nil, err
 	}

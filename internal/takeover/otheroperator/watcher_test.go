@@ -81,7 +81,7 @@ func (e *env) check(daemonSets ...*appsv1.DaemonSet) Finding {
 	for _, ds := range daemonSets {
 		byName[ds.Name] = ds
 	}
-	found, err := e.watcher.Check(e.t.Context(), byName)
+	found, err := e.watcher.Track(e.t.Context(), byName)
 	e.Expect(err).NotTo(HaveOccurred())
 	if found == nil {
 		return Finding{}
@@ -226,7 +226,7 @@ func TestFailedLists(t *testing.T) {
 	e := newEnv(t)
 	e.Expect(e.client.Create(t.Context(), nvidiasPod(nil))).To(Succeed())
 	e.listErr = errors.New("injected")
-	_, err := e.watcher.Check(t.Context(), nil)
+	_, err := e.watcher.Track(t.Context(), nil)
 	e.Expect(err).To(MatchError(e.listErr))
 	e.listErr = nil
 	e.Expect(e.check()).NotTo(BeZero())
