@@ -36,6 +36,7 @@ type judge struct {
 	// importers are the packages whose tests judge what the package's own leave alive; trials are theirs, once built.
 	importers []*listed
 	trials    map[string]*trial
+	built     int
 }
 
 // newJudge builds the tests of a package with its mutants.
@@ -90,8 +91,9 @@ func (j *judge) build(ctx context.Context, l *listed) (*trial, error) {
 	if !l.hasTests() {
 		return nil, nil
 	}
-	directory, err := os.MkdirTemp(j.scratch, "")
-	if err != nil {
+	j.built++
+	directory := filepath.Join(j.scratch, strconv.Itoa(j.built))
+	if err := os.Mkdir(directory, 0o700); err != nil {
 		return nil, err
 	}
 	t := &trial{

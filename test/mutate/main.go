@@ -333,7 +333,8 @@ func (r *runner) importersOf(p *loaded) []*listed {
 }
 
 func (r *runner) try(ctx context.Context, p *loaded, mutants []*mutant) error {
-	scratch, err := os.MkdirTemp("", "mutate-")
+	// A short name, as is that of a trial: tests listen on sockets below, whose paths have at most 107 bytes.
+	scratch, err := os.MkdirTemp("", "mu")
 	if err != nil {
 		return err
 	}
