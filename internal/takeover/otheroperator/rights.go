@@ -154,8 +154,7 @@ func (w *Watcher) policyNamespaces(ctx context.Context) ([]string, error) {
 	}
 	var namespaces []string
 	for i := range policies.Items {
-		if namespace, found, err := unstructured.NestedString(policies.Items[i].Object, "status", "namespace"); found &&
-			err == nil {
+		if namespace, found, _ := unstructured.NestedString(policies.Items[i].Object, "status", "namespace"); found {
 			namespaces = append(namespaces, namespace)
 		}
 	}

@@ -236,6 +236,11 @@ func TestFailedReviews(t *testing.T) {
 	e.Expect(e.after(10 * time.Second)).To(BeZero())
 	e.reviews.err = errors.New("injected")
 	e.Expect(e.after(time.Hour)).To(BeZero())
+	for _, err := range []error{nil, e.reviews.err} {
+		e.reviews.allow(tenantsUser, true)
+		e.reviews.err = err
+		e.Expect(e.after(time.Hour).Key).To(Equal("7"))
+	}
 }
 
 // pages answers lists in pages of one pod.

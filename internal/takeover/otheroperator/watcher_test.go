@@ -57,6 +57,7 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 				return err
 			}
 			e.lists.Add(1)
+			defer list.SetResourceVersion("7")
 			return c.List(ctx, list, options...)
 		},
 	}).Build()
@@ -245,8 +246,8 @@ func (e *env) watch(
 	}
 	defer e.watches.Add(1)
 	asked := (&client.ListOptions{}).ApplyOptions(options)
-	if raw := asked.Raw; raw == nil || !raw.AllowWatchBookmarks {
-		return nil, fmt.Errorf("a watch that cannot be resumed: %+v", raw)
+	if raw := asked.Raw; raw == nil || !raw.AllowWatchBookmarks || raw.ResourceVersion == "" {
+		return nil, fmt.Errorf("a watch that cannot be resumed, or does not begin where the list has ended: %+v", raw)
 	}
 	if e.watchEnds {
 		ended := watch.NewFake()
@@ -268,7 +269,10 @@ func TestStart(t *testing.T) {
 	e.Expect(e.client.Create(t.Context(), nvidiasPod(nil))).To(Succeed())
 	e.Eventually(e.watcher.Events()).Should(Receive())
 	e.Expect(e.check()).NotTo(BeZero())
-	e.Eventually(e.clock.HasWaiters).Should(BeTrue(), "it lists again after a time")
+	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+	lists := e.lists.Load()
+	e.clock.Step(DefaultTiming().FoundInterval)
+	e.Eventually(e.lists.Load).Should(BeNumerically(">", lists), "its end may be no event")
 	cancel()
 	e.Eventually(done).Should(Receive(BeNil()))
 	e.Expect(e.watcher.NeedLeaderElection()).To(BeFalse())
@@ -313,6 +317,7 @@ func TestErrorOfAWatch(t *testing.T) {
 	go func() { done <- e.watcher.Start(ctx) }()
 	e.Eventually(e.watcher.Events()).Should(Receive())
 	e.Expect(e.check().Key).To(Equal("1"))
+	e.Expect(expired.IsStopped()).To(BeTrue())
 	cancel()
 	e.Eventually(done).Should(Receive(BeNil()))
 }
