@@ -121,8 +121,8 @@ func TestValidateDriverRunsNvidiaSMIInTheRootOfTheHost(t *testing.T) {
 	g.Expect(os.Symlink("/etc/alternatives/nvidia-smi", host.path("usr/bin/nvidia-smi"))).To(Succeed())
 
 	host.write(t, "exit-code", "15")
-	g.Expect(pod.command(t, host.flags("--timeout=100ms")...).Run()).To(HaveOccurred())
-	g.Expect(pod.message(t)).To(Equal("driver is not validated (timeout of 100ms): the host's driver does not work: " +
+	g.Expect(pod.command(t, host.flags("--timeout=3s")...).Run()).To(HaveOccurred())
+	g.Expect(pod.message(t)).To(Equal("driver is not validated (timeout of 3s): the host's driver does not work: " +
 		"/usr/bin/nvidia-smi fails with exit status 15: a GPU has fallen off the bus; reset the GPU or reboot the node " +
 		"(output: \"0, GPU-6c5b2f0a-0000-4000-8000-000000000000, 580.95.05, 00000000:3B:00.0\")\n"))
 
