@@ -57,6 +57,23 @@ func TestFilesInAnotherRootOfTheOperatingSystem(t *testing.T) {
 	g.Expect(host.files()).To(Equal(before))
 }
 
+// A directory that the policy names for the driver is removed once it is empty, and nothing beside it.
+func TestTheDirectoryOfTheDriver(t *testing.T) {
+	for _, install := range []string{"/opt/driver", "/run/nvidia/other"} {
+		g, host := NewWithT(t), newTree(t)
+		host.operatingSystem()
+		host.write("opt/keep", "")
+		before := host.files()
+		host.dir(strings.TrimPrefix(install, "/"))
+		options := host.options()
+		options.DriverInstallDir = install
+		report, err := cleanup.Run(options)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(report.Removed).To(ContainElement(install))
+		g.Expect(host.files()).To(Equal(before))
+	}
+}
+
 // The directories of the operating system are links on some hosts.
 func TestLinksAboveTheStackAreFollowedWithinTheHost(t *testing.T) {
 	g, host := NewWithT(t), newTree(t)
