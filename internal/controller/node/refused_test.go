@@ -176,6 +176,24 @@ func TestRefusedPodsAreCleaned(t *testing.T) {
 	e.Expect(e.eventReasons()).To(ConsistOf("GPUPodsRefused"))
 }
 
+// What one reconcile leaves is deleted by another one, a few seconds later.
+func TestManyRefusedPodsAreCleaned(t *testing.T) {
+	e := newEnv(t)
+	e.spec.NodeStartup = &v1.NodeStartupSpec{CleanFailedPods: new(true)}
+	e.boot("one")
+	e.advertise()
+	e.publish()
+	e.settle()
+	e.boot("two")
+	e.settle()
+	for i := range maxCleaned + 1 {
+		e.refuse(fmt.Sprint("pod-", i))
+	}
+	e.advertise()
+	e.settle()
+	e.Expect(e.users()).To(BeEmpty())
+}
+
 // The kubelet of a node whose boot the operator did not see has refused pods in this boot if that was shortly before
 // the node became ready, or later.
 func TestRefusedPodsAfterRestart(t *testing.T) {
