@@ -51,7 +51,7 @@ func TestOperandsOfAWholePolicy(t *testing.T) {
 	golden.Compare(t, filepath.Join("testdata", "wholepolicy.golden.yaml"), string(text))
 }
 
-// withVersions returns the spec with a version and resources in each block that has these fields.
+// withVersions returns the spec with a version, a pull secret and resources in each block that has these fields.
 func withVersions(spec v1.ClusterPolicySpec) v1.ClusterPolicySpec {
 	resources := &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}
 	for _, block := range reflect.ValueOf(&spec).Elem().Fields() {
@@ -60,11 +60,13 @@ func withVersions(spec v1.ClusterPolicySpec) v1.ClusterPolicySpec {
 		}
 		if version := block.Elem().FieldByName("Version"); version.IsValid() && version.Kind() == reflect.String {
 			version.SetString("v9.9.9")
+			block.Elem().FieldByName("ImagePullSecrets").Set(reflect.ValueOf([]string{"registry"}))
 		}
 		if field := block.Elem().FieldByName("Resources"); field.IsValid() && field.Type() == reflect.TypeOf(resources) {
 			field.Set(reflect.ValueOf(resources))
 		}
 	}
+	spec.Health.Agent.Resources = resources
 	return spec
 }
 
