@@ -73,7 +73,7 @@ func (s *scope) trackStage() {
 	writes.StageDwell = max(writes.StageDwell, s.stageDwell())
 }
 
-// dwellLeft returns how much longer the stage must last before it is written.
+// dwellLeft returns how much longer the stage that trackStage has kept must last before it is written.
 func (s *scope) dwellLeft() time.Duration {
 	writes := &s.entry.Writes
 	return writes.StageDwell - s.now.Sub(writes.StageSince)

@@ -84,7 +84,7 @@ func (s *scope) planInputs() fleet.PlanInputs {
 	}
 }
 
-// nodePlan returns what the decisions mean for the node.
+// nodePlan returns what the decisions mean for the node, and keeps it in the entry.
 func (s *scope) nodePlan() *plan.NodePlan {
 	if source := s.planInputs(); s.entry.Planned == nil || s.entry.Planned.Inputs != source {
 		s.entry.Planned = s.Fleet.Planned(source, s.basis.Decisions.ForNode(s.entry.Facts))
@@ -287,8 +287,8 @@ func (s *scope) readyPod(pods assess.Pods, of func(*operand.Operand) bool) *core
 	return nil
 }
 
-// assessAndClean assesses the node, after its labels were written. If it reads pods that the kubelet refused and evicts
-// them, it assesses the node again.
+// assessAndClean assesses the node, after its labels were written. If it has read which pods the kubelet refused, some
+// of which it may delete, it assesses the node again.
 func (s *scope) assessAndClean(ctx context.Context, pods assess.Pods) {
 	planned := s.nodePlan()
 	s.entry.Discovering = nil

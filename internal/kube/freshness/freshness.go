@@ -1,4 +1,5 @@
-// Package freshness compares versions of an object, so that a writer does not repeat a write from a stale cache.
+// Package freshness compares versions of an object, so that a writer does not repeat a write from a stale cache, and
+// reports whether an object must be left alone meanwhile.
 package freshness
 
 import (

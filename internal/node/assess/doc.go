@@ -8,6 +8,6 @@
 // far. Nothing else may assess nodes. The node controller does once in a reconcile, and again when it has read which
 // pods the kubelet refused.
 //
-// Conditions on the Node are read back here alone: ParseCause, ShowsHeldConfig, OffersByClaims and MessageUpToDate. No
-// other package may parse messages.
+// What the message of nvidia.com/GPUReady says is read back here alone: ParseCause, ShowsHeldConfig, OffersByClaims and
+// MessageUpToDate. The node controller compares that of nvidia.com/GPUHealthy with its own.
 package assess

@@ -49,7 +49,9 @@ func findFailedUpgrade(in Input, so Assessment) finding {
 	if record == nil || record.State != upgrade.StateFailed {
 		return finding{}
 	}
-	found := cause(cmp.Or(record.Reason, v1.ReasonUpgradeFailed), cmp.Or(record.Message, so.Message))
+	var found finding
+	found.Reason = cmp.Or(record.Reason, v1.ReasonUpgradeFailed)
+	found.Message = cmp.Or(record.Message, so.Message)
 	if !so.Ready() {
 		found.State = readiness.Failed
 	}

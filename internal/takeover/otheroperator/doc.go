@@ -1,8 +1,8 @@
 // Package otheroperator detects NVIDIA's operator at work in the cluster, beside which this one must not write: by its
 // pods in any namespace, if these may write policies, and by what it writes on DaemonSets.
 //
-// It decides nothing but that: while a Watcher has a Finding, the pass writes nothing but the
-// status of the policy and an Event.
+// It decides nothing but that: while a Watcher has a Finding, the pass writes nothing but the status of the
+// policy and an Event.
 package otheroperator
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
