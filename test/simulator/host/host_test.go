@@ -136,7 +136,7 @@ func TestFailureHasExitCodeAndMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := m
 			m.WithT = NewWithT(t)
-			c := container("1", false, "validate", "toolkit", "--timeout=2s")
+			c := container("1", false, "validate", "toolkit", "--timeout=1s")
 			c.Injected = test.injected
 			exit := m.exit(m.start(c))
 			m.Expect(exit.Code).To(Equal(int32(1)))
