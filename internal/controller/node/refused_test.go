@@ -149,14 +149,21 @@ func TestRefusedPodsAreReported(t *testing.T) {
 	e.Expect(e.reconcileAfter(time.Hour)).To(BeZero(), "it does not look again")
 }
 
-// With cleanFailedPods those are deleted that a controller owns, and no others.
-func TestRefusedPodsAreCleaned(t *testing.T) {
+// newCleaning returns an env with cleanFailedPods, and a node of boot one on which GPUs can be used.
+func newCleaning(t *testing.T) *env {
+	t.Helper()
 	e := newEnv(t)
 	e.spec.NodeStartup = &v1.NodeStartupSpec{CleanFailedPods: new(true)}
 	e.boot("one")
 	e.advertise()
 	e.publish()
 	e.settle()
+	return e
+}
+
+// With cleanFailedPods those are deleted that a controller owns, and no others.
+func TestRefusedPodsAreCleaned(t *testing.T) {
+	e := newCleaning(t)
 	e.Expect(e.node()).To(bootOf(Equal("one")), "so that a boot is noticed while the operator restarts")
 	e.refuse("just-before")
 	e.settle()
@@ -178,12 +185,7 @@ func TestRefusedPodsAreCleaned(t *testing.T) {
 
 // What one reconcile leaves is deleted by another one, a few seconds later.
 func TestManyRefusedPodsAreCleaned(t *testing.T) {
-	e := newEnv(t)
-	e.spec.NodeStartup = &v1.NodeStartupSpec{CleanFailedPods: new(true)}
-	e.boot("one")
-	e.advertise()
-	e.publish()
-	e.settle()
+	e := newCleaning(t)
 	e.boot("two")
 	e.settle()
 	for i := range maxCleaned + 1 {

@@ -17,6 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/takeover/neighbour"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // Input is what the assessment of one node is computed from.
@@ -52,6 +53,10 @@ type Input struct {
 	Shown      *corev1.NodeCondition
 	// Now is the time of the assessment.
 	Now time.Time
+
+	// record is the one of upgradeRecord, and layout the verdict of migLayout: several checks need them.
+	record *upgrade.Record
+	layout readiness.Verdict
 }
 
 // ReadySince is whether a node is ready, and since when; zero if unknown.
@@ -133,6 +138,7 @@ func (in *Input) since(isReady bool) time.Time {
 
 // assess assesses the operands of a node that has some, and so its stages, and makes the checks.
 func (a *Assessment) assess(in Input) {
+	in.record, in.layout = upgradeRecord(in.Node), in.migLayout()
 	verdict := func(onNode plan.OperandOnNode) readiness.Verdict {
 		found := in.Stack.checkRuntimeHandler(onNode, in.NodePlan.Essential, in.Pods, assessOperand(onNode, in))
 		return a.noteLostGPUs(in, onNode, found)
@@ -143,8 +149,8 @@ func (a *Assessment) assess(in Input) {
 			a.Operands[onNode.Operand] = verdict(onNode)
 		}
 	}
-	if layout := in.migLayout(); layout.State != readiness.Ready {
-		a.Operands[in.NodePlan.Partitioner] = layout
+	if in.layout.State != readiness.Ready {
+		a.Operands[in.NodePlan.Partitioner] = in.layout
 	}
 	if in.NodePlan.HealthReporter != "" {
 		a.Health = HealthOf(in.Node)

@@ -27,7 +27,7 @@ func (in Input) migLayout() readiness.Verdict {
 // findMIG finds what there is to report about the MIG layout. While operands are paused, the stage is that of the first
 // paused one. A change that has not paused them yet leaves the node ready.
 func findMIG(in Input, so Assessment) finding {
-	found := finding{Verdict: in.migLayout(), Stage: v1.StageAllocatable, Operand: string(in.NodePlan.Partitioner)}
+	found := finding{Verdict: in.layout, Stage: v1.StageAllocatable, Operand: string(in.NodePlan.Partitioner)}
 	switch {
 	case so.Reason == v1.ReasonOperandPaused:
 		found.Stage = so.Stage
@@ -89,8 +89,8 @@ func (in Input) migFailed(layout string) readiness.Verdict {
 }
 
 // migAbandoned returns the verdict on an operand that a MIG manager has paused which is no longer to run on the node;
-// zero if none has. It is resumed after the same time as one whose change does not end, as it may be the MIG manager of
-// somebody else.
+// zero if none has. It is resumed after the same time as one whose change does not end, as another MIG manager than the
+// operator's may have paused it.
 func (in Input) migAbandoned(paused operand.Name) readiness.Verdict {
 	state := in.Node.Labels[labels.MIGConfigState]
 	if in.NodePlan.Partitioner != "" || state != labels.MIGStatePending && state != labels.MIGStateRebooting ||

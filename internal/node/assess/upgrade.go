@@ -28,10 +28,7 @@ func upgradeRecord(node *corev1.Node) *upgrade.Record {
 }
 
 // upgrades reports whether a driver upgrade runs on the node.
-func (in Input) upgrades() bool {
-	record := upgradeRecord(in.Node)
-	return record != nil && record.State.InProgress()
-}
+func (in Input) upgrades() bool { return in.record != nil && in.record.State.InProgress() }
 
 // findRunningUpgrade finds that the driver of a node is upgraded, whatever keeps the node from being ready.
 func findRunningUpgrade(in Input, so Assessment) finding {
@@ -45,13 +42,12 @@ func findRunningUpgrade(in Input, so Assessment) finding {
 
 // findFailedUpgrade finds why the upgrade of the node has failed.
 func findFailedUpgrade(in Input, so Assessment) finding {
-	record := upgradeRecord(in.Node)
-	if record == nil || record.State != upgrade.StateFailed {
+	if in.record == nil || in.record.State != upgrade.StateFailed {
 		return finding{}
 	}
 	var found finding
-	found.Reason = cmp.Or(record.Reason, v1.ReasonUpgradeFailed)
-	found.Message = cmp.Or(record.Message, so.Message)
+	found.Reason = cmp.Or(in.record.Reason, v1.ReasonUpgradeFailed)
+	found.Message = cmp.Or(in.record.Message, so.Message)
 	if !so.Ready() {
 		found.State = readiness.Failed
 	}
