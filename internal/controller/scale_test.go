@@ -152,7 +152,7 @@ func BenchmarkLargeCluster(b *testing.B) {
 	labelled := node.DeepCopy()
 	labelled.Labels["example.com/other"] = "true"
 	nodes := cachefilter.NodeChanges(
-		func(string) bool { return false }, func(string, *corev1.NodeCondition) bool { return true })
+		func(string) bool { return false }, func(*corev1.Node) bool { return true })
 	measure("event/label of others on a node", nothing, func() {
 		nodes.Update(event.UpdateEvent{ObjectOld: node, ObjectNew: labelled})
 	})

@@ -88,9 +88,10 @@ func watch(prepare func(*operator, string)) *watched {
 		"node pod": cachefilter.PodChanges(), "health node": cachefilter.HealthNodeChanges(),
 		"node node": cachefilter.NodeChanges(
 			func(label string) bool { return o.fleet.Basis().Selects(label) },
-			func(_ string, now *corev1.NodeCondition) bool {
-				was := assess.GPUReadyCondition(w.node)
-				return was != nil && was.Status == now.Status && was.Reason == now.Reason && was.Message == now.Message
+			func(now *corev1.Node) bool {
+				was, is := assess.GPUReadyCondition(w.node), assess.GPUReadyCondition(now)
+				return was != nil && is != nil && was.Status == is.Status && was.Reason == is.Reason &&
+					was.Message == is.Message && assess.RecordOf(w.node).IsOf(now)
 			}),
 		"upgrade node": cachefilter.UpgradeNodeChanges(),
 		"upgrade pod": cachefilter.UpgradePodChanges(func(operand string) bool {
@@ -250,7 +251,7 @@ func inUpgrade(o *operator, name string) {
 			labels.HealthConsent: labels.HealthForbid, labels.UpgradeRequested: labels.True,
 			labels.UpgradeInitialCordon: labels.True, labels.GPUsOnBus: "8", labels.DiscoveryMissingSince: at,
 			labels.MIGConfigWritten: "all-disabled", labels.PluginConfigRead: "plugin-configs/default x",
-			labels.ReadyBoot: "boot",
+			labels.ReadyBoot: "boot", labels.ReportRecord: `{"stage":"Driver"}`,
 		}
 		n.Status.NodeInfo.BootID = "boot"
 		metav1.SetMetaDataLabel(&n.ObjectMeta, labels.DriverAnchor, n.Labels[labels.Pool])

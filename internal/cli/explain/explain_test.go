@@ -500,6 +500,9 @@ func TestEachReasonOfANode(t *testing.T) {
 			Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: reason,
 			Message: "a: stage Toolkit, operand container-toolkit: something: else",
 		}
+		n.Annotations = map[string]string{
+			"nvidia.com/gpu-operator.report": `{"stage":"Toolkit","operand":"container-toolkit"}`,
+		}
 		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 		seen := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
 		got := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: policy, Reasons: known})
@@ -521,8 +524,10 @@ func TestEachReasonOfANode(t *testing.T) {
 
 // The command for the log of a container that crashes has the pod and the container which the message is about.
 func TestTheLogOfAContainerThatCrashes(t *testing.T) {
-	crashing := func(pod, container string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Status: corev1.PodStatus{
+	crashing := func(operand, container string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: operand + "-a", Labels: map[string]string{"nvidia.com/gpu-operator.operand": operand},
+		}, Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{{Name: container, LastTerminationState: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
 			}}},
@@ -533,10 +538,10 @@ func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 		want string
 	}{
 		"of two one": {
-			[]corev1.Pod{crashing("gfd-a", "gfd"), crashing("driver-a", "nvidia-driver-ctr")},
+			[]corev1.Pod{crashing("gpu-feature-discovery", "gfd"), crashing("driver", "nvidia-driver-ctr")},
 			"read the log with kubectl -n gpus logs driver-a -c nvidia-driver-ctr --previous.",
 		},
-		"another one": {[]corev1.Pod{crashing("gfd-a", "gfd")}, "read the log with kubectl logs --previous."},
+		"another one": {[]corev1.Pod{crashing("gpu-feature-discovery", "gfd")}, "read the log with kubectl logs --previous."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node("a", "nvidia.com/gpu=8")
@@ -544,6 +549,7 @@ func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 				Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: "CrashLoopBackOff",
 				Message: "a: stage Driver, operand driver: container nvidia-driver-ctr: CrashLoopBackOff, exit code 1",
 			}
+			n.Annotations = map[string]string{"nvidia.com/gpu-operator.report": `{"stage":"Driver","operand":"driver"}`}
 			policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 			seen := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
 			got := explain.OfNode(explain.NodeInput{

@@ -101,7 +101,7 @@ func (in NodeInput) aboutThePolicy() []Finding {
 	}
 	var all []Finding
 	for _, limit := range overview.Limits(in.Policy) {
-		all = append(all, in.finding(limit.Reason, limit.Message))
+		all = append(all, in.finding(limit.Reason, limit.Message, ""))
 	}
 	return all
 }
@@ -118,13 +118,13 @@ func (in NodeInput) aboutTheNode() []Finding {
 				" logs deployment/gpu-operator",
 		})
 	case node.Reason != "":
-		all = append(all, in.finding(node.Reason, node.Message))
+		all = append(all, in.finding(node.Reason, node.Message, node.Operand))
 	}
 	if healthy := assess.GPUHealthyCondition(in.Node); healthy != nil && healthy.Status != corev1.ConditionTrue {
-		all = append(all, in.finding(healthy.Reason, healthy.Message))
+		all = append(all, in.finding(healthy.Reason, healthy.Message, ""))
 	}
 	if upgrade := in.upgrade(); upgrade != nil && upgrade.Reason != "" && upgrade.Reason != node.Reason {
-		found := in.finding(upgrade.Reason, upgrade.Message)
+		found := in.finding(upgrade.Reason, upgrade.Message, "")
 		if node.Reason == v1.ReasonUpgradePending {
 			// What the upgrade waits for is the cause of the first finding.
 			all = slices.Insert(all, 0, found)
@@ -193,8 +193,8 @@ func (in NodeInput) upgrade() *v1.NodeUpgradeStatus {
 	return in.Policy.Status.Nodes[i].Upgrade
 }
 
-// finding is one with a reason of the API.
-func (in NodeInput) finding(reason, message string) Finding {
+// finding is one with a reason of the API. operand is the one that it is about; empty if that is not known.
+func (in NodeInput) finding(reason, message, operand string) Finding {
 	known, found := in.Reasons[reason]
 	if !found {
 		return Finding{
@@ -202,23 +202,26 @@ func (in NodeInput) finding(reason, message string) Finding {
 			Next: "update this plugin: it does not know the reason, which a newer release of the operator reports",
 		}
 	}
-	return Finding{Reason: reason, Message: message, Cause: known.Cause, Next: in.complete(known.Remedy, message)}
+	return Finding{Reason: reason, Message: message, Cause: known.Cause, Next: in.complete(known.Remedy, operand)}
 }
 
 // previousLog is the command in remedies that takes the pod and the container which have failed.
 const previousLog = "kubectl logs --previous"
 
-// complete names the pod and the container in the remedy's command for a log, if it is that of a container which the
-// message is about.
-func (in NodeInput) complete(remedy, message string) string {
+// complete names the pod and the container in the remedy's command for a log: the first container that has crashed, of
+// the operand if it is known.
+func (in NodeInput) complete(remedy, operand string) string {
 	if !strings.Contains(remedy, previousLog) {
 		return remedy
 	}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
+		if operand != "" && pod.Labels[labels.Operand] != operand {
+			continue
+		}
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			// Between two crashes it runs.
-			if status.LastTerminationState.Terminated != nil && strings.Contains(message, "container "+status.Name+":") {
+			if status.LastTerminationState.Terminated != nil {
 				return strings.Replace(remedy, previousLog, fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", in.Namespace,
 					pod.Name, status.Name), 1)
 			}

@@ -95,16 +95,17 @@ func (n *Node) IsDivided() bool {
 }
 
 func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
+	record := assess.RecordOf(node)
 	n := Node{
 		Name: node.Name, Ready: Unknown, Cordoned: node.Spec.Unschedulable,
 		Product: node.Labels[labels.GPUProduct], Driver: labels.DriverOf(node.Labels), Sharing: sharingOf(node.Labels),
-		Upgrade: node.Labels[labels.UpgradeState], ByClaims: assess.OffersByClaims(node),
+		Upgrade: node.Labels[labels.UpgradeState], ByClaims: record.ByClaims,
 	}
 	if layout := node.Labels[labels.MIGConfig]; layout != "" {
 		n.MIG = &MIG{Layout: layout, State: node.Labels[labels.MIGConfigState]}
 	}
 	n.Resources = Resources(node, usage)
-	n.addCondition(assess.GPUReadyCondition(node))
+	n.addCondition(assess.GPUReadyCondition(node), record)
 	n.GPUs = countGPUs(node, policy)
 	if n.Stage != "" && n.Stage.Before(v1.StageAllocatable) {
 		n.GPUs.Usable = 0
@@ -126,7 +127,7 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
 		countsBus, replicas = spec.NodeDiscovery.Mode != v1.DiscoveryNFD, spec.GPUReplicas()
 	}
 	counted := readiness.CountGPUs(node, countsBus, replicas)
-	if assess.OffersByClaims(node) {
+	if assess.RecordOf(node).ByClaims {
 		counted = readiness.ClaimableGPUs(node, countsBus)
 	}
 	counted = counted.WithFaults(report)
@@ -144,8 +145,8 @@ func specFor(node *corev1.Node, policy *v1.ClusterPolicy) effective.Spec {
 	return spec
 }
 
-// addCondition takes over the condition nvidia.com/GPUReady.
-func (n *Node) addCondition(condition *corev1.NodeCondition) {
+// addCondition takes over the condition nvidia.com/GPUReady and the record of the node.
+func (n *Node) addCondition(condition *corev1.NodeCondition, record assess.Record) {
 	if condition == nil {
 		n.Message = "the operator has not reported on the node"
 		return
@@ -163,7 +164,7 @@ func (n *Node) addCondition(condition *corev1.NodeCondition) {
 		}
 	default:
 		n.Reason = condition.Reason
-		n.Stage, n.Operand, n.Message = assess.ParseCause(n.Message)
+		n.Stage, n.Operand, n.Message = record.Stage, record.Operand, record.WithoutCause(n.Message)
 	}
 }
 

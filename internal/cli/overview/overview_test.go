@@ -37,6 +37,11 @@ func node(name string, ready corev1.ConditionStatus, reason, message string, off
 	return n
 }
 
+// record sets what the condition of the node says, for programs.
+func record(n *corev1.Node, encoded string) {
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, "nvidia.com/gpu-operator.report", encoded)
+}
+
 func pod(uid, on string, requests map[string]int64) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: on}}
 	p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: quantities(requests)}}}
@@ -72,11 +77,14 @@ func TestOverview(t *testing.T) {
 	})
 	waiting := node("waiting", corev1.ConditionFalse, "Starting", "stage Validated, operand validator: starts", eight)
 	waiting.Labels["nvidia.com/gpu-driver-upgrade-state"] = "drain-required"
+	record(waiting, `{"stage":"Validated","operand":"validator"}`)
+	broken := node("broken", corev1.ConditionFalse, "CrashLoopBackOff", "stage Driver, operand driver: container x: crash", eight)
+	record(broken, `{"stage":"Driver","operand":"driver"}`)
 	nodes := []*corev1.Node{
 		whole, shared, mig, listed, waiting,
 		node("excluded", corev1.ConditionFalse, "Excluded", "excluded by a label", eight),
 		node("added", "", "", "", nil),
-		node("broken", corev1.ConditionFalse, "CrashLoopBackOff", "stage Driver, operand driver: container x: crash", eight),
+		broken,
 	}
 	usage := &overview.Usage{}
 	usage.Set(pod("1", "whole", map[string]int64{gpu: 3}))
@@ -273,17 +281,18 @@ func TestGPUsOfANodeWithoutLabels(t *testing.T) {
 // takes the place of the note about them.
 func TestGPUsOfADRADriver(t *testing.T) {
 	for name, test := range map[string]struct {
-		ready           corev1.ConditionStatus
-		reason, message string
-		counted         int
+		ready          corev1.ConditionStatus
+		reason, record string
+		counted        int
 	}{
-		"noted": {"True", "GPUReady", "GPUs can be used; a DRA driver offers them by resource claims, which the operator " +
-			"has not validated: DaemonSet dra/plugin", 8},
-		"with a pending upgrade": {"True", "UpgradePending", "GPUs can be used; driver is outdated", 8},
-		"not ready":              {"False", "NotAllocatable", "stage Allocatable: nothing offers the GPUs of the node", 0},
+		"by claims":              {"True", "GPUReady", `{"byClaims":true}`, 8},
+		"with a pending upgrade": {"True", "UpgradePending", `{"byClaims":true}`, 8},
+		"not ready":              {"False", "NotAllocatable", `{"stage":"Allocatable"}`, 0},
+		"by nothing":             {"True", "GPUReady", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := node("a", test.ready, test.reason, test.message, nil)
+			n := node("a", test.ready, test.reason, "some message", nil)
+			record(n, test.record)
 			n.Labels["nvidia.com/gpu.count"] = "8"
 			got := overview.Of(overview.Cluster{Policy: &v1.ClusterPolicy{}, Nodes: []*corev1.Node{n}})
 			g := NewWithT(t)

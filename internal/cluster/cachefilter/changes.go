@@ -17,24 +17,21 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 )
 
 // NodeChanges passes events of nodes that can change an assessment, a label, or what a node means for driver upgrades.
 // A node that was created again while its watch was interrupted is an update, which has another UID.
 // It drops heartbeats, labels that neither the operator reads nor the spec selects by (selects), and the operator's own
-// writes of the condition nvidia.com/GPUReady (written).
-func NodeChanges(
-	selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool,
-) predicate.Predicate {
+// writes of the condition nvidia.com/GPUReady and of the record (written).
+func NodeChanges(selects func(label string) bool, written func(*corev1.Node) bool) predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
 		return before.UID != after.UID ||
 			ownLabelsChanged(before, after) || selectorLabelsChanged(selects, before, after) ||
-			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
+			!maps.Equal(foreignAnnotations(before), foreignAnnotations(after)) ||
 			before.Spec.Unschedulable != after.Spec.Unschedulable ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
-			conditionsDiffer(written, before, after) ||
+			reportsDiffer(written, before, after) ||
 			before.Status.NodeInfo != after.Status.NodeInfo ||
 			gpusChanged(before.Status.Allocatable, after.Status.Allocatable) ||
 			gpusChanged(before.Status.Capacity, after.Status.Capacity)
@@ -54,15 +51,27 @@ func gpusChanged(before, after corev1.ResourceList) bool {
 	return differs(before, after) || differs(after, before)
 }
 
-func conditionsDiffer(written func(string, *corev1.NodeCondition) bool, before, after *corev1.Node) bool {
-	if reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
+// reportsDiffer reports whether conditions or the record differ, other than by the operator's own write of
+// nvidia.com/GPUReady.
+func reportsDiffer(written func(*corev1.Node) bool, before, after *corev1.Node) bool {
+	if reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) &&
+		before.Annotations[labels.ReportRecord] == after.Annotations[labels.ReportRecord] {
 		return false
 	}
-	own := assess.GPUReadyCondition(after)
-	if own == nil || !written(after.Name, own) {
+	if !written(after) {
 		return true
 	}
 	return !reflect.DeepEqual(foreignConditions(before.Status.Conditions), foreignConditions(after.Status.Conditions))
+}
+
+// foreignAnnotations returns the annotations but for the record of the report.
+func foreignAnnotations(node *corev1.Node) map[string]string {
+	if _, exists := node.Annotations[labels.ReportRecord]; !exists {
+		return node.Annotations
+	}
+	foreign := maps.Clone(node.Annotations)
+	delete(foreign, labels.ReportRecord)
+	return foreign
 }
 
 // foreignConditions returns the conditions but for nvidia.com/GPUReady.

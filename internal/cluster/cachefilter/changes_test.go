@@ -12,6 +12,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 )
 
 const operandLabel = "nvidia.com/gpu-operator.operand"
@@ -92,6 +93,12 @@ func TestNodeChanges(t *testing.T) {
 		},
 		"another kernel":                      {change: func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "7" }},
 		"a condition written by the operator": {change: func(n *corev1.Node) { n.Status.Conditions[1].Reason = "Written" }},
+		"a condition and a record written by the operator": {change: func(n *corev1.Node) {
+			n.Status.Conditions[1].Reason, n.Annotations[labels.ReportRecord] = "Written", "{}"
+		}},
+		"a record written by another writer": {
+			change: func(n *corev1.Node) { n.Annotations[labels.ReportRecord] = "{}" }, want: true,
+		},
 		"a condition written by another writer": {
 			change: func(n *corev1.Node) { n.Status.Conditions[1].Reason = "Y" },
 			want:   true,
@@ -118,8 +125,9 @@ func TestNodeChanges(t *testing.T) {
 	whole.Labels["example.com/pool"] = "gpu"
 	selects := func(label string) bool { return label == "example.com/pool" || label == "example.com/tier" }
 	// written reports this condition of this node as the operator's.
-	written := func(node string, condition *corev1.NodeCondition) bool {
-		return node == "node-1-8-" && condition.Reason == "Written"
+	written := func(node *corev1.Node) bool {
+		own := readiness.NodeCondition(node, labels.ConditionGPUReady)
+		return node.Name == "node-1-8-" && own != nil && own.Reason == "Written"
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -330,7 +338,7 @@ func TestStartsInACrashLoopDoNotPass(t *testing.T) {
 func TestEventsOtherThanUpdatesPass(t *testing.T) {
 	p := cachefilter.NodeChanges(
 		func(string) bool { return false },
-		func(string, *corev1.NodeCondition) bool { return true },
+		func(*corev1.Node) bool { return true },
 	)
 	if !p.Create(event.CreateEvent{Object: &corev1.Node{}}) || !p.Delete(event.DeleteEvent{Object: &corev1.Node{}}) {
 		t.Error("the creation or deletion of a node does not pass")

@@ -38,6 +38,7 @@ func trimmedNode(node *corev1.Node, known map[string]string) *corev1.Node {
 			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints,
 			labels.UpgradeEnabled, labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon,
 			labels.MIGConfigWritten, labels.GPUsOnBus, labels.GPUHealth, labels.PluginConfigRead, labels.ReadyBoot,
+			labels.ReportRecord,
 			labels.HealthRecord, labels.HealthConsent, labels.MIGDrain),
 		// The taints are unchanged, because a write replaces the whole list.
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},

@@ -21,7 +21,7 @@ import (
 func (s *scope) writeCondition(ctx context.Context) error {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	before := assess.GPUReadyCondition(s.node)
-	if before != nil && conditionShows(s.node.Name, before, &report.Assessment) {
+	if reportShows(s.node, &report.Assessment) {
 		writes.Stage, writes.StageSince, writes.StageDwell = "", time.Time{}, 0
 		// Also if the condition was written before a restart.
 		writes.FailureWritten = report.State == readiness.Failed
@@ -48,7 +48,7 @@ func (s *scope) writeCondition(ctx context.Context) error {
 	if event, due := s.eventFor(before, &condition); due {
 		s.Events.Record(ctx, event)
 	}
-	if err := s.patchConditions(ctx, condition); err != nil {
+	if err := s.patchConditions(ctx, report.Record(assess.RecordOf(s.node)), condition); err != nil {
 		return err
 	}
 	writes.FailureWritten = report.State == readiness.Failed

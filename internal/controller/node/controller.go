@@ -149,12 +149,12 @@ func (r *Reconciler) selects(label string) bool {
 }
 
 // isPublished reports whether the condition equals the node's report, and no stage is waiting to be written.
-func (r *Reconciler) isPublished(node string, condition *corev1.NodeCondition) bool {
-	entry := r.Fleet.Get(node)
+func (r *Reconciler) isPublished(node *corev1.Node) bool {
+	entry := r.Fleet.Get(node.Name)
 	if entry == nil || entry.BasisVersion == 0 || entry.Writes.Stage != "" {
 		return false
 	}
-	return conditionShows(node, condition, &entry.Report.Assessment)
+	return reportShows(node, &entry.Report.Assessment)
 }
 
 // debounceDelay returns how long after an event of the pod its node is reconciled: the longer, the more nodes are
@@ -256,14 +256,15 @@ func requestsFor(names []string) []reconcile.Request {
 	return requests
 }
 
-// conditionShows reports whether the condition already shows the assessment.
-func conditionShows(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
-	wanted := assessment.Condition(node)
-	if condition.Status != wanted.Status || condition.Reason != wanted.Reason {
+// reportShows reports whether the condition and the record of the node already show the assessment.
+func reportShows(node *corev1.Node, assessment *assess.Assessment) bool {
+	condition, wanted := assess.GPUReadyCondition(node), assessment.Condition(node.Name)
+	if condition == nil || condition.Status != wanted.Status || condition.Reason != wanted.Reason ||
+		!assessment.Record(assess.RecordOf(node)).IsOf(node) {
 		return false
 	}
 	if assessment.DetailLasts {
 		return condition.Message == wanted.Message
 	}
-	return assess.MessageUpToDate(condition.Message, assessment.Cause(node), wanted.Message)
+	return assess.MessageUpToDate(condition.Message, assessment.Cause(node.Name), wanted.Message)
 }

@@ -101,7 +101,11 @@ func newEnv(t *testing.T) *env {
 				if e.patchErr != nil {
 					return e.patchErr
 				}
-				return c.SubResource(name).Patch(ctx, object, patch, options...)
+				if err := c.SubResource(name).Patch(ctx, object, patch, options...); err != nil {
+					return err
+				}
+				// As in the API server, where the status of a Node is written with its metadata.
+				return c.Patch(ctx, object, patch)
 			},
 		})
 	for _, o := range catalogue {

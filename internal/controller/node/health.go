@@ -3,13 +3,11 @@ package node
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/events"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
@@ -23,10 +21,14 @@ func (s *scope) writeHealth(ctx context.Context) error {
 	if after == nil {
 		return s.forgetHealth(ctx, before != nil)
 	}
-	if !s.addAction(before, after) {
+	record := assess.RecordOf(s.node)
+	faultsEnd, due := s.addAction(before, after, record)
+	if !due {
 		return nil
 	}
-	if before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
+	record.FaultsEnd = faultsEnd
+	if before != nil && before.Status == after.Status && before.Reason == after.Reason &&
+		before.Message == after.Message && record.IsOf(s.node) {
 		return nil
 	}
 	if !s.beginWrite() {
@@ -41,7 +43,7 @@ func (s *scope) writeHealth(ctx context.Context) error {
 	if event, due := s.healthEvent(before, after); due {
 		s.Events.Record(ctx, event)
 	}
-	return s.patchConditions(ctx, *after)
+	return s.patchConditions(ctx, record, *after)
 }
 
 // recordNotes writes the Event about what the health agent has noted since the last look: errors of programs, reasons
@@ -67,21 +69,24 @@ func (s *scope) regarding() corev1.ObjectReference {
 }
 
 // addAction adds to the message what is done with the node because of its faults, or what keeps it from being
-// done. It returns false if that is not known yet, and the node shows the same faults.
-func (s *scope) addAction(before, after *corev1.NodeCondition) bool {
+// done, and returns where the faults end then; 0 if it adds nothing. The condition is not due if that is not known yet,
+// and the node shows the same faults with an action.
+func (s *scope) addAction(before, after *corev1.NodeCondition, record assess.Record) (faultsEnd int, due bool) {
 	verdict, known := s.Fleet.HealthAction(s.node.Name)
 	faulty := after.Status != corev1.ConditionTrue
 	if !known {
 		if !faulty || before == nil || before.Status != after.Status || before.Reason != after.Reason {
-			return true
+			return 0, true
 		}
-		action, isSame := strings.CutPrefix(before.Message, after.Message+"; ")
-		return !isSame || !healthaction.IsText(action)
+		end := record.FaultsEnd
+		return 0, end <= 0 || end > len(before.Message) || before.Message[:end] != after.Message
 	}
-	if faulty && verdict.Text != "" {
-		after.Message += "; " + verdict.Text
+	if !faulty || verdict.Text == "" {
+		return 0, true
 	}
-	return true
+	faultsEnd = len(after.Message)
+	after.Message += "; " + verdict.Text
+	return faultsEnd, true
 }
 
 // forgetHealth removes the report of an agent that is not on the node any more, and the condition.
@@ -98,7 +103,9 @@ func (s *scope) forgetHealth(ctx context.Context, hasCondition bool) error {
 	if !hasCondition {
 		return nil
 	}
-	return s.patchConditions(ctx, nodemarks.DeletedConditions(labels.ConditionGPUHealthy)...)
+	record := assess.RecordOf(s.node)
+	record.FaultsEnd = 0
+	return s.patchConditions(ctx, record, nodemarks.DeletedConditions(labels.ConditionGPUHealthy)...)
 }
 
 // healthEvent returns the Event for a change of the condition, and whether there is one: for each other set of faults,

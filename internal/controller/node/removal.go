@@ -152,7 +152,7 @@ func (s *scope) reportRemoval(ctx context.Context, step removal.Step) error {
 	if step.Action == removal.Hold && before.Reason != after.Reason {
 		s.recordRemovalEvent(ctx, after.Reason, after.Message)
 	}
-	return s.patchConditions(ctx, after)
+	return s.patchConditions(ctx, assess.Record{}, after)
 }
 
 // releaseRemoved removes everything that the operator has written on the node. The labels come last: while they are

@@ -292,7 +292,7 @@ func (s *scope) heldConfig() (source string, recheck time.Duration) {
 	}
 	turn, known := s.rereadTurn(planned.Source)
 	if !known || isFirst {
-		if !assess.ShowsHeldConfig(s.node, planned.Source) {
+		if assess.RecordOf(s.node).HeldConfig != planned.Source {
 			return "", 0
 		}
 		return planned.Source, s.Timing.RetryReread

@@ -322,7 +322,7 @@ func (s *scope) assessInput(pods assess.Pods) (in assess.Input, recheck time.Dur
 	in.HeldConfig, recheck = s.heldConfig()
 	in.HeldFails = in.HeldConfig != "" && s.fails(s.readers(pods))
 	if !known {
-		in.Shown = assess.GPUReadyCondition(s.node)
+		in.Neighbours = assess.RecordOf(s.node).Neighbours
 	}
 	return in, recheck
 }

@@ -60,6 +60,22 @@ var _ = Describe("A node that joins", func() {
 		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(after, labels.True))
 	})
 
+	It("has a record of its stage together with the condition, and none once it is ready", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.publish(v1.ClusterPolicySpec{})
+		f.setPod(ctx, driver, crashes)
+		_, err := f.reconcileAfter(ctx, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.node(ctx).Annotations).To(HaveKeyWithValue(labels.ReportRecord, `{"stage":"Driver","operand":"driver"}`))
+		f.takeCalls()
+		f.setPod(ctx, driver, ready(f.clock.Now()))
+		_, err = f.reconcileAfter(ctx, time.Minute)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
+		Expect(f.node(ctx).Annotations).NotTo(HaveKey(labels.ReportRecord))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, createEvent, patchCondition}))
+	})
+
 	It("has no write while nothing changes", func(ctx SpecContext) {
 		f := newReady(ctx)
 		version := f.node(ctx).ResourceVersion

@@ -12,6 +12,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/node/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/node/startuptaint"
 )
@@ -51,9 +53,12 @@ func (s *scope) patch(ctx context.Context, what string, content map[string]any) 
 	})
 }
 
-// patchConditions writes or deletes conditions of the operator.
-func (s *scope) patchConditions(ctx context.Context, conditions ...any) error {
+// patchConditions writes or deletes conditions of the operator, and the record of what the node's conditions say then.
+func (s *scope) patchConditions(ctx context.Context, record assess.Record, conditions ...any) error {
 	content := map[string]any{"status": map[string]any{"conditions": conditions}}
+	if !record.IsOf(s.node) {
+		content["metadata"] = map[string]any{"annotations": map[string]any{labels.ReportRecord: record.Annotation()}}
+	}
 	return s.send(ctx, "condition", func(ctx context.Context, node *corev1.Node) error {
 		return s.Client.Status().Patch(ctx, node, lazyPatch{types.StrategicMergePatchType, content})
 	})
@@ -93,5 +98,5 @@ func (s *scope) deleteConditions(ctx context.Context) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return s.patchConditions(ctx, nodemarks.DeletedConditions(found...)...)
+	return s.patchConditions(ctx, assess.Record{}, nodemarks.DeletedConditions(found...)...)
 }

@@ -26,8 +26,12 @@ var budgetName = regexp.MustCompile(`disruption budget (\S+)`)
 // severalBudgets is part of the answer of the API server for a pod with more than one PodDisruptionBudget.
 const severalBudgets = "more than one PodDisruptionBudget"
 
-// otherRejection begins the reason of a rejection by an admission webhook or policy, whose text may differ each time.
-const otherRejection = "eviction rejected: "
+// refusal is why the API server does not evict a pod now. varies: an admission webhook or policy has rejected the
+// eviction, whose text may differ each time.
+type refusal struct {
+	text   string
+	varies bool
+}
 
 // maxRejection is the longest part of another answer of the API server that is reported.
 const maxRejection = 80
@@ -61,40 +65,40 @@ func (s *scope) sendEviction(ctx context.Context, pod *upgrade.WorkloadPod) erro
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
 	})
-	reason, rejected := rejectionReason(pod, err)
-	if !rejected {
+	refused := refusalOf(pod, err)
+	if refused == (refusal{}) {
 		if err == nil {
 			s.memory.forgetRejection(pod.UID)
 		}
 		return err
 	}
-	s.memory.reject(pod.UID, reason, s.now, &s.Timing)
+	s.memory.reject(pod.UID, refused, s.now, &s.Timing)
 	s.lockAndRequeueAfter(s.memory.rejection(pod.UID).wait)
 	return nil
 }
 
-// rejectionReason returns why the API server does not evict a pod now, and whether the error means that: a disruption
-// budget, several of them, or an admission webhook, but no failure of the server.
-func rejectionReason(pod *upgrade.WorkloadPod, err error) (reason string, rejected bool) {
+// refusalOf returns why the API server does not evict a pod now, if the error means that: a disruption budget, several
+// of them, or an admission webhook. It is empty for a failure of the server.
+func refusalOf(pod *upgrade.WorkloadPod, err error) refusal {
 	status := apierrors.APIStatus(nil)
 	switch {
 	case err == nil || !errors.As(err, &status):
-		return "", false
+		return refusal{}
 	case apierrors.IsTooManyRequests(err):
-		return tooManyRequests(pod, status.Status().Details)
+		return refusal{text: tooManyRequests(pod, status.Status().Details)}
 	case strings.Contains(status.Status().Message, severalBudgets):
-		return "several PDBs select it, which the eviction API does not support", true
+		return refusal{text: "several PDBs select it, which the eviction API does not support"}
 	case status.Status().Code == http.StatusForbidden || status.Status().Code == http.StatusBadRequest:
-		return otherRejection + text.Truncate(status.Status().Message, maxRejection), true
+		return refusal{text: "eviction rejected: " + text.Truncate(status.Status().Message, maxRejection), varies: true}
 	}
-	return "", false
+	return refusal{}
 }
 
 // tooManyRequests returns why a pod is not evicted, from the details of an answer 429. Without the cause of a
-// disruption budget the server is overloaded.
-func tooManyRequests(pod *upgrade.WorkloadPod, details *metav1.StatusDetails) (reason string, rejected bool) {
+// disruption budget the server is overloaded, and the reason is empty.
+func tooManyRequests(pod *upgrade.WorkloadPod, details *metav1.StatusDetails) string {
 	if details == nil {
-		return "", false
+		return ""
 	}
 	for _, cause := range details.Causes {
 		if cause.Type != policyv1.DisruptionBudgetCause {
@@ -104,9 +108,9 @@ func tooManyRequests(pod *upgrade.WorkloadPod, details *metav1.StatusDetails) (r
 		if name := budgetName.FindStringSubmatch(cause.Message); name != nil {
 			budget = fmt.Sprintf("PDB %s/%s", pod.Namespace, strings.TrimSuffix(name[1], "."))
 		}
-		return budget + " allows 0 disruptions", true
+		return budget + " allows 0 disruptions"
 	}
-	return "", false
+	return ""
 }
 
 // maxBlocked is how many Events a node has about what blocks its evictions, in one round.

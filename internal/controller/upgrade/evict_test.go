@@ -52,16 +52,16 @@ func TestWhyAnEvictionIsRejected(t *testing.T) {
 			answer(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."),
 			"several PDBs select it, which the eviction API does not support",
 		},
-		"a failure of the server":    {answer(500, "internal error"), ""},
-		"a pod that is gone":         {answer(404, "not found"), ""},
-		"a policy":                   {answer(403, "not on Mondays"), "eviction rejected: not on Mondays"},
-		"a webhook":                  {answer(400, "not now"), "eviction rejected: not now"},
-		"a webhook with a long text": {answer(403, long), "eviction rejected: " + cut},
+		"a failure of the server":              {answer(500, "internal error"), ""},
+		"a pod that is gone":                   {answer(404, "not found"), ""},
+		"a policy or webhook":                  {answer(403, "not on Mondays"), "eviction rejected: not on Mondays"},
+		"a policy or webhook, as bad":          {answer(400, "not now"), "eviction rejected: not now"},
+		"a policy or webhook with a long text": {answer(403, long), "eviction rejected: " + cut},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reason, rejected := rejectionReason(&upgrade.WorkloadPod{Namespace: "team-a", Name: "web-1"}, test.err)
-			if reason != test.want || rejected != (test.want != "") {
-				t.Errorf("got %q, rejected: %t, want %q", reason, rejected, test.want)
+			refused := refusalOf(&upgrade.WorkloadPod{Namespace: "team-a", Name: "web-1"}, test.err)
+			if refused.text != test.want || refused.varies != strings.HasPrefix(name, "a policy or webhook") {
+				t.Errorf("got %+v, want %q", refused, test.want)
 			}
 		})
 	}

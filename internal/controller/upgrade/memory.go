@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +55,7 @@ type failure struct {
 type rejection struct {
 	backoff
 	answer answer
+	varies bool
 }
 
 // slotsRefusal is the call for the slots that is refused, the kind of the answer, and the answer that is reported.
@@ -185,16 +185,17 @@ func (m *memory) expireBusy(node string, now time.Time, t *Timing) time.Duration
 	return 0
 }
 
-// reject remembers that the API server has rejected the eviction of a pod. A text of our own is reported at once.
-func (m *memory) reject(pod types.UID, reason string, now time.Time, t *Timing) {
+// reject remembers that the API server has rejected the eviction of a pod. A text that does not vary is reported at
+// once.
+func (m *memory) reject(pod types.UID, refused refusal, now time.Time, t *Timing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, was := m.rejected[pod], answer{}
-	if strings.HasPrefix(before.answer.text, otherRejection) && strings.HasPrefix(reason, otherRejection) {
+	if before.varies && refused.varies {
 		was = before.answer
 	}
 	m.rejected[pod] = rejection{
-		before.next(now, t.FirstEviction, t.LastEviction), was.next(reason, now, t.KeepAnswer),
+		before.next(now, t.FirstEviction, t.LastEviction), was.next(refused.text, now, t.KeepAnswer), refused.varies,
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 
 // The text of an admission webhook may differ with each attempt, and is part of what is written to the Node.
 func TestRejectionsKeepTheirText(t *testing.T) {
-	const first, next = otherRejection + "request 1", otherRejection + "request 2"
-	const budget, other = "PDB team-a/web allows 0 disruptions", "PDB team-a/all allows 0 disruptions"
-	for name, test := range map[string]struct{ first, next, want string }{
+	first, next := refusal{"request 1", true}, refusal{"request 2", true}
+	budget, other := refusal{text: "PDB team-a/web allows 0"}, refusal{text: "PDB team-a/all allows 0"}
+	for name, test := range map[string]struct{ first, next, want refusal }{
 		"a webhook's text that differs": {first, next, first},
 		"a webhook after a budget":      {budget, first, first},
 		"a budget after a webhook":      {first, budget, budget},
@@ -23,19 +23,39 @@ func TestRejectionsKeepTheirText(t *testing.T) {
 			m, timing := newMemory(), &Timing{FirstEviction: time.Second, LastEviction: time.Minute, KeepAnswer: time.Minute}
 			m.reject("web", test.first, time.Time{}, timing)
 			m.reject("web", test.next, time.Time{}, timing)
-			if got := m.rejection("web"); got.answer.text != test.want || got.wait != 2*time.Second {
-				t.Errorf("got %+v, want %q", got, test.want)
+			if got := m.rejection("web"); got.answer.text != test.want.text || got.wait != 2*time.Second {
+				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			m.reject("web", test.next, time.Time{}.Add(time.Minute), timing)
-			if got := m.rejection("web").answer.text; got != test.next {
-				t.Errorf("a minute later: got %q, want %q, which may be another cause", got, test.next)
+			if got := m.rejection("web").answer.text; got != test.next.text {
+				t.Errorf("a minute later: got %q, want %+v, which may be another cause", got, test.next)
 			}
 			m.forgetRejection("web")
 			m.reject("web", test.next, time.Time{}, timing)
-			if got := m.rejection("web").answer.text; got != test.next {
-				t.Errorf("after an eviction: got %q, want %q", got, test.next)
+			if got := m.rejection("web").answer.text; got != test.next.text {
+				t.Errorf("after an eviction: got %q, want %+v", got, test.next)
 			}
 		})
+	}
+}
+
+// Each new cause of a node that is blocked is worth an Event, of the first few of a round.
+func TestBlocksOfARound(t *testing.T) {
+	m := newMemory()
+	for i, step := range []struct {
+		round   int64
+		message string
+		want    bool
+	}{
+		{1, "a", true}, {1, "a", false}, {1, "b", true}, {1, "c", false}, {2, "c", true}, {2, "c", false}, {2, "a", true},
+		{2, "b", false}, {1, "c", true},
+	} {
+		if got := m.noteBlocked("node", step.round, step.message); got != step.want {
+			t.Errorf("step %d, %+v: got %t", i, step, got)
+		}
+	}
+	if !m.noteBlocked("other", 2, "b") {
+		t.Error("another node shares the number of Events")
 	}
 }
 
@@ -84,7 +104,7 @@ func remembering(t *Timing, now time.Time) memory {
 	for _, node := range []string{"stays", "leaves"} {
 		m.noteWritten(node, "1")
 		m.noteCall(node, "patching", errors.New("refused"), now, t)
-		m.reject(types.UID("pod on "+node), "a budget", now, t)
+		m.reject(types.UID("pod on "+node), refusal{text: "a budget"}, now, t)
 		m.noteBusy(node, now)
 		m.noteReplaced(node, "replaces 1")
 		m.workloads[node] = keptWorkload{at: now}

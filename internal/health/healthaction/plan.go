@@ -284,17 +284,6 @@ func past(action v1.HealthAction) string {
 	return "tainted"
 }
 
-// IsText reports whether the text is that of a Verdict, of this or an earlier start of the operator.
-func IsText(text string) bool {
-	starts := []string{"tainted", "cordoned", "not tainted", "not cordoned", "still cordoned", rejected, unanswered}
-	for _, start := range starts {
-		if strings.HasPrefix(text, start) {
-			return true
-		}
-	}
-	return false
-}
-
 const (
 	rejected   = "the API server has rejected a change of the node: "
 	unanswered = "the API server has not answered a change of the node"

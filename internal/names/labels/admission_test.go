@@ -22,7 +22,7 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool,
 				labels.NodePool, labels.Layout, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels,
 				labels.StartupTaints, labels.MIGConfigWritten, labels.GPUsOnBus, labels.GPUHealth,
-				labels.PluginConfigRead, labels.ReadyBoot) + "')",
+				labels.PluginConfigRead, labels.ReadyBoot, labels.ReportRecord) + "')",
 			"'" + labels.MIGConfigState + "'", "[?'" + labels.MIGConfigWritten + "']",
 			"key.startsWith('" + labels.AnchorPrefix + "')",
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",

@@ -169,6 +169,9 @@ const (
 	DriverRevision = "nvidia.com/cuda.driver.rev"
 	// ReplicasSuffix ends the label with how many pods share a MIG device.
 	ReplicasSuffix = ".replicas"
+	// ReportRecord is an annotation of the node controller: what the conditions of the node say, in JSON, see package
+	// assess. Also read by kubectl gpu.
+	ReportRecord = "nvidia.com/gpu-operator.report"
 	// GPUsOnBus is an annotation of gpu-node discover: how many GPUs on the PCI bus are bound to the driver. It stays
 	// while no GPU is, as during a driver upgrade.
 	GPUsOnBus = "nvidia.com/gpu-operator.gpus-on-bus"

@@ -47,10 +47,9 @@ type Input struct {
 	HeldConfig string
 	// HeldFails: such a pod fails.
 	HeldFails bool
-	// Neighbours are what others run on the node. Shown is set, and they are empty, before they were first looked for, as
-	// after a start of the operator: the condition of the node, which may name some; nil if it has none.
+	// Neighbours are what others run on the node; before they were first looked for, as after a start of the operator,
+	// those in the node's record.
 	Neighbours []neighbour.Neighbour
-	Shown      *corev1.NodeCondition
 	// Now is the time of the assessment.
 	Now time.Time
 
@@ -94,6 +93,8 @@ type Assessment struct {
 		count int
 		words string
 	}
+	// noted is what checks have found for the record of the node.
+	noted notes
 	// Health is what the health agent of the node reports; nil if the node has none.
 	Health *Health
 	// Excluded: the spec or a label keeps operands off the node, so it is not counted.
@@ -156,6 +157,9 @@ func (a *Assessment) assess(in Input) {
 		a.Health = HealthOf(in.Node)
 	}
 	a.Usable, a.GPUs, a.Offer, a.ForeignSince = a.Ready(), a.countGPUs(in), in.offer(a.Stage), in.foreignSince()
+	if a.Offer == claimsOffer {
+		a.noted.neighbours = []neighbour.Neighbour{*in.offeredByClaims()}
+	}
 	for _, check := range checks {
 		a.apply(check, in)
 	}
@@ -242,7 +246,7 @@ func findMove(in Input, _ Assessment) finding {
 }
 
 func outdated(message string) finding {
-	return finding{Verdict: readiness.Verdict{Outdated: true, Reason: v1.ReasonUpgradePending, Message: message}}
+	return verdictAt("", "", readiness.Verdict{Outdated: true, Reason: v1.ReasonUpgradePending, Message: message})
 }
 
 func findExcluded(in Input, _ Assessment) finding {
@@ -278,7 +282,7 @@ func allocatable(in Input, plugin operand.Name, optedOut string) (stage readines
 	if stage.Verdict.State == readiness.Ready {
 		return stage, false
 	}
-	if _, offered := in.offeredByClaims(); offered {
+	if in.offeredByClaims() != nil {
 		stage.Verdict = readiness.Verdict{}
 		return stage, false
 	}

@@ -132,50 +132,24 @@ func TestWhenAnEventWasLastSeen(t *testing.T) {
 	}
 }
 
-// What the conditions of a node say is read back.
+// The conditions of a node and since when it is ready are read back.
 func TestReadConditions(t *testing.T) {
 	g := NewWithT(t)
-	const claims = "a: GPUs can be used; a DRA driver offers them by resource claims, " +
-		"which the operator has not validated: x"
-	for name, test := range map[string]struct {
-		gpus            int64
-		status          corev1.ConditionStatus
-		reason, message string
-		want            bool
-	}{
-		"by claims":                        {8, corev1.ConditionTrue, v1.ReasonGPUReady, claims, true},
-		"by claims, with another cause":    {0, corev1.ConditionTrue, v1.ReasonGPUPodsRefused, "a: GPUs can be used", true},
-		"by the kubelet":                   {8, corev1.ConditionTrue, v1.ReasonGPUReady, "a: GPUs can be used", false},
-		"by the kubelet, another cause":    {8, corev1.ConditionTrue, v1.ReasonGPUPodsRefused, "a: GPUs can be used", false},
-		"not any more":                     {0, corev1.ConditionTrue, v1.ReasonGPUReady, "a: GPUs can be used", false},
-		"by claims, on a node that fails":  {0, corev1.ConditionFalse, v1.ReasonStarting, claims, false},
-		"by claims, on one that is silent": {0, corev1.ConditionUnknown, v1.ReasonStarting, claims, false},
-	} {
-		node := gpuNode(nil, map[corev1.ResourceName]int64{"nvidia.com/gpu": test.gpus})
+	node := gpuNode(nil, nil)
+	g.Expect(assess.GPUReadyCondition(node)).To(BeNil())
+	g.Expect(assess.GPUHealthyCondition(node)).To(BeNil())
+	healthy := corev1.NodeCondition{Type: labels.ConditionGPUHealthy, Status: corev1.ConditionFalse}
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
 		ready := corev1.NodeCondition{
-			Type: labels.ConditionGPUReady, Status: test.status, Reason: test.reason, Message: test.message,
-			LastTransitionTime: metav1.NewTime(begin),
+			Type: labels.ConditionGPUReady, Status: status, LastTransitionTime: metav1.NewTime(begin),
 		}
-		healthy := corev1.NodeCondition{Type: labels.ConditionGPUHealthy, Status: corev1.ConditionFalse}
-		g.Expect(assess.OffersByClaims(node)).To(BeFalse(), "%s: no condition", name)
-		g.Expect(assess.GPUReadyCondition(node)).To(BeNil())
-		g.Expect(assess.GPUHealthyCondition(node)).To(BeNil())
-		node.Status.Conditions = append(node.Status.Conditions, ready, healthy)
-		g.Expect(assess.OffersByClaims(node)).To(Equal(test.want), name)
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}, ready, healthy}
 		g.Expect(*assess.GPUReadyCondition(node)).To(Equal(ready))
 		g.Expect(*assess.GPUHealthyCondition(node)).To(Equal(healthy))
 		g.Expect(assess.ReadySinceOf(&ready)).To(Equal(
-			assess.ReadySince{Ready: test.status == corev1.ConditionTrue, Since: begin}))
+			assess.ReadySince{Ready: status == corev1.ConditionTrue, Since: begin}))
 	}
 	g.Expect(assess.ReadySinceOf(nil)).To(Equal(assess.ReadySince{}))
-
-	in := stackNode()
-	in.HeldConfig, in.HeldFails = "c/a", true
-	a := assess.Node(*in)
-	g.Expect(assess.ShowsHeldConfig(in.Node, "c/a")).To(BeFalse())
-	in.Node.Status.Conditions = append(in.Node.Status.Conditions, a.Condition("a"))
-	g.Expect(assess.ShowsHeldConfig(in.Node, "c/a")).To(BeTrue())
-	g.Expect(assess.ShowsHeldConfig(in.Node, "c/b")).To(BeFalse())
 }
 
 // Before a node has discovery labels, the operands that discover GPUs are assessed, and no others.

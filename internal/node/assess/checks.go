@@ -8,16 +8,32 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/takeover/neighbour"
 )
 
-// finding is what a check has found out about a node, in the terms of a verdict. Without a verdict it is none.
-type finding = readiness.NodeVerdict
+// finding is what a check has found out about a node, in the terms of a verdict, and what it leaves for the record of
+// the node. Without a verdict it is none.
+type finding struct {
+	readiness.NodeVerdict
+	notes
+}
 
 // cause is a finding that leaves a node ready; none without a message.
 func cause(reason, message string) (found finding) {
 	if message != "" {
 		found.Reason, found.Message = reason, message
 	}
+	return found
+}
+
+// verdictAt is a finding with a verdict at a stage; none if the verdict is empty.
+func verdictAt(stage v1.Stage, operand string, verdict readiness.Verdict) finding {
+	return finding{NodeVerdict: readiness.NodeVerdict{Stage: stage, Operand: operand, Verdict: verdict}}
+}
+
+// about is a finding about these neighbours.
+func about(found finding, neighbours ...neighbour.Neighbour) finding {
+	found.neighbours = neighbours
 	return found
 }
 
@@ -77,14 +93,10 @@ var (
 	leads    = Effect{"is the reason, and comes first in the message", (*Assessment).lead}
 	returns  = Effect{"is the reason, comes first in the message, and sets stage Discovered", (*Assessment).toDiscovered}
 	adds     = Effect{"follows in the message, and is the reason of a ready node without one", (*Assessment).add}
-	notes    = Effect{"follows in the message", (*Assessment).add}
+	follows  = Effect{"follows in the message", (*Assessment).add}
 	precedes = Effect{"precedes the message", func(a *Assessment, f finding) { a.Message = f.Message + ": " + a.Message }}
 	remarks  = Effect{"follows in parentheses", func(a *Assessment, f finding) { a.Message += " (" + f.Message + ")" }}
 	rechecks = Effect{"has it reassessed", func(a *Assessment, f finding) { a.Until = times.Earlier(a.Until, f.Until) }}
-
-	continues = Effect{"continues the message", func(a *Assessment, f finding) {
-		a.Message = strings.TrimPrefix(a.Message+f.Message, "; ")
-	}}
 )
 
 // decisions are the checks whether a node has operands.
@@ -99,7 +111,7 @@ var checks = []Check{
 	{"driver that is left to the host", nil, past, precedes, findHostDriver},
 	{"start-up taints", []string{v1.ReasonStartupTaint}, ready, replaces, findTaints},
 	{"lost GPUs", []string{v1.ReasonGPUsMissing, v1.ReasonGPUsUnhealthy}, ready, worsens, findLostGPUs},
-	{"GPUs that others offer", nil, bare, notes, findForeignOffer},
+	{"GPUs that others offer", nil, bare, follows, findForeignOffer},
 	{"MIG layout", []string{
 		v1.ReasonMIGConfigDraining, v1.ReasonMIGConfigPending, v1.ReasonMIGConfigFailed, v1.ReasonMIGConfigMismatch,
 		v1.ReasonMIGConfigHeld,
@@ -119,13 +131,10 @@ var checks = []Check{
 	{"missing discovery labels", []string{v1.ReasonDiscoveryLabelsMissing}, ready, leads, findMissingLabels},
 	{"missing discovery labels", []string{v1.ReasonDiscoveryLabelsMissing}, progressing, returns, findMissingLabels},
 	{"refused pods", []string{v1.ReasonGPUPodsRefused}, ready, adds, findRefusedPods},
-	{"another device plugin, as shown before a start", nil, unready, notes, findShownPlugin},
-	{"neighbours, as shown before a start", duplicateReasons, bare, explains, findShownDuplicates},
-	{"offers of neighbours, as shown before a start", nil, ready, continues, findShownNotes},
 	{"neighbours", duplicateReasons, bare, explains, findDuplicates},
-	{"another device plugin", nil, unoffered, notes, findOtherPlugin},
+	{"another device plugin", nil, unoffered, follows, findOtherPlugin},
 	{"configuration that other nodes do not read", []string{v1.ReasonPluginConfigInvalid}, anyNode, adds, findHeldConfig},
-	{"labels without effect", nil, ready, notes, findLabelNotes},
+	{"labels without effect", nil, ready, follows, findLabelNotes},
 }
 
 // Checks returns the checks of a node in their order. The page docs/architecture/node.md has a table of them.
@@ -136,6 +145,7 @@ func (a *Assessment) apply(check Check, in Input) bool {
 	if check.On.has(a) {
 		if found := check.find(in, *a); found.Verdict != (readiness.Verdict{}) {
 			check.Effect.apply(a, found)
+			a.noted.add(found.notes)
 			return true
 		}
 	}
@@ -151,7 +161,7 @@ func (a *Assessment) isProgressing() bool    { return a.isPastDiscovered() && a.
 
 // replace makes the finding the verdict on the node, and on its operand unless that is ready.
 func (a *Assessment) replace(found finding) {
-	a.NodeVerdict = found
+	a.NodeVerdict = found.NodeVerdict
 	if !a.Ready() && a.Operand != "" {
 		a.Operands[operand.Name(a.Operand)] = a.Verdict
 	}

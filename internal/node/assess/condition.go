@@ -11,12 +11,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 )
 
-// The words before the stage and the operand in the message of a node that is not ready.
-const (
-	stagePrefix   = "stage "
-	operandPrefix = ", operand "
-)
-
 // Condition returns the condition nvidia.com/GPUReady of the node with this name, without times.
 func (a *Assessment) Condition(node string) corev1.NodeCondition {
 	condition := corev1.NodeCondition{
@@ -38,23 +32,15 @@ func (a *Assessment) Condition(node string) corev1.NodeCondition {
 // Cause returns the message of the condition of a node that is not ready, without the detail. It is stable while the
 // cause is the same.
 func (a *Assessment) Cause(node string) string {
-	operand := ""
-	if a.Operand != "" {
-		operand = operandPrefix + a.Operand
-	}
-	return fmt.Sprintf("%s: %s%s%s: %s", node, stagePrefix, a.Stage, operand, a.Message)
+	return node + ": " + causePrefix(a.Stage, a.Operand) + a.Message
 }
 
-// ParseCause returns the stage and the operand of a message that Cause has composed, without the name of the node, and
-// the rest of it. Of another message, all is the rest.
-func ParseCause(message string) (stage v1.Stage, operand, rest string) {
-	prefix, rest, found := strings.Cut(message, ": ")
-	stageAndOperand, hasStage := strings.CutPrefix(prefix, stagePrefix)
-	if !found || !hasStage {
-		return "", "", message
+// causePrefix precedes what is wrong in the message of a node that is not ready.
+func causePrefix(stage v1.Stage, operand string) string {
+	if operand == "" {
+		return fmt.Sprintf("stage %s: ", stage)
 	}
-	name, operand, _ := strings.Cut(stageAndOperand, operandPrefix)
-	return v1.Stage(name), operand, rest
+	return fmt.Sprintf("stage %s, operand %s: ", stage, operand)
 }
 
 // MessageUpToDate reports whether the written message need not be replaced by message, which is the cause with an

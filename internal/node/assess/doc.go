@@ -8,6 +8,6 @@
 // far. Nothing else may assess nodes. The node controller does once in a reconcile, and again when it has read which
 // pods the kubelet refused.
 //
-// What the message of nvidia.com/GPUReady says is read back here alone: ParseCause, ShowsHeldConfig, OffersByClaims and
-// MessageUpToDate. The node controller compares that of nvidia.com/GPUHealthy with its own.
+// Programs read back the Record of a node, never the message of a condition. MessageUpToDate compares a message that is
+// written with the one to be written.
 package assess

@@ -32,7 +32,7 @@ func (in Input) foreignSince() time.Time {
 // findNewPlugin finds when another device plugin is reported.
 func findNewPlugin(in Input, so Assessment) finding {
 	if reportAt := so.ForeignSince.Add(ForeignPluginTime); in.Now.Before(reportAt) {
-		return finding{Verdict: readiness.Verdict{Until: reportAt}}
+		return verdictAt("", "", readiness.Verdict{Until: reportAt})
 	}
 	return finding{}
 }
@@ -44,13 +44,11 @@ func findForeignPlugin(in Input, so Assessment) finding {
 		return finding{}
 	}
 	plugin := unstartedPlugin(in)
-	return finding{
-		Stage: v1.StageDevicePlugin, Operand: string(plugin), Verdict: readiness.Verdict{
-			State: readiness.Failed, Reason: v1.ReasonForeignDevicePlugin,
-			Message: fmt.Sprintf("the node offers %s, but not by %s, which has not started: remove the other device plugin, or "+
-				"set spec.devicePlugin.enabled to false", offered(in.Node), plugin),
-		},
-	}
+	return verdictAt(v1.StageDevicePlugin, string(plugin), readiness.Verdict{
+		State: readiness.Failed, Reason: v1.ReasonForeignDevicePlugin,
+		Message: fmt.Sprintf("the node offers %s, but not by %s, which has not started: remove the other device plugin, or "+
+			"set spec.devicePlugin.enabled to false", offered(in.Node), plugin),
+	})
 }
 
 // unstartedPlugin returns the operand of the device plugin if it is expected on the node and has never started there:

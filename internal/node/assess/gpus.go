@@ -3,8 +3,6 @@ package assess
 import (
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
@@ -16,7 +14,7 @@ func (a *Assessment) countGPUs(in Input) readiness.GPUs {
 	// The count of another mode would be stale.
 	countsBus := in.NodePlan.Spec.NodeDiscovery.Mode != v1.DiscoveryNFD
 	counted := readiness.CountGPUs(in.Node, countsBus, in.NodePlan.GPUReplicas)
-	if _, offered := in.offeredByClaims(); offered {
+	if in.offeredByClaims() != nil {
 		counted = readiness.ClaimableGPUs(in.Node, countsBus)
 	}
 	counted = counted.WithFaults(a.Health.faults()).WithLost(a.lost.count, a.lost.words)
@@ -39,7 +37,7 @@ func findLostGPUs(in Input, so Assessment) finding {
 		verdict.Outdated = so.Outdated
 		verdict.Message = strings.TrimSuffix(verdict.Message+"; "+so.Message, "; ")
 	}
-	return finding{Verdict: verdict, Stage: v1.StageAllocatable}
+	return verdictAt(v1.StageAllocatable, "", verdict)
 }
 
 // noteLostGPUs returns the verdict on the validator without the loss of some GPUs: it is reported with the count of
@@ -69,27 +67,16 @@ func findFatalConfig(in Input, so Assessment) finding {
 	}
 	so.State, so.Reason, so.Detail = readiness.Failed, v1.ReasonPluginConfigInvalid, ""
 	so.Message = in.NodePlan.PluginConfig.Message
-	return so.NodeVerdict
+	return finding{NodeVerdict: so.NodeVerdict}
 }
 
-// findHeldConfig finds that a change of the device plugin's configuration stops at this node. What the condition showed
-// before the neighbours of the node are known may have that already.
+// findHeldConfig finds that a change of the device plugin's configuration stops at this node.
 func findHeldConfig(in Input, so Assessment) finding {
-	held := heldConfig(in.HeldConfig)
-	if in.HeldConfig == "" || !in.HeldFails && so.State != readiness.Failed || strings.Contains(so.Message, held) {
+	if in.HeldConfig == "" || !in.HeldFails && so.State != readiness.Failed {
 		return finding{}
 	}
-	return cause(v1.ReasonPluginConfigInvalid, held)
-}
-
-func heldConfig(source string) string {
-	return "other nodes keep the earlier content of the configuration " + source + " of the device plugin until " +
-		"this one works with the new one: correct what fails here"
-}
-
-// ShowsHeldConfig reports whether the condition of a node says that other nodes keep the earlier content of a
-// configuration.
-func ShowsHeldConfig(node *corev1.Node, source string) bool {
-	shown := GPUReadyCondition(node)
-	return shown != nil && strings.Contains(shown.Message, heldConfig(source))
+	found := cause(v1.ReasonPluginConfigInvalid, "other nodes keep the earlier content of the configuration "+
+		in.HeldConfig+" of the device plugin until this one works with the new one: correct what fails here")
+	found.heldConfig = in.HeldConfig
+	return found
 }

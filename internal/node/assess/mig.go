@@ -27,7 +27,7 @@ func (in Input) migLayout() readiness.Verdict {
 // findMIG finds what there is to report about the MIG layout. While operands are paused, the stage is that of the first
 // paused one. A change that has not paused them yet leaves the node ready.
 func findMIG(in Input, so Assessment) finding {
-	found := finding{Verdict: in.layout, Stage: v1.StageAllocatable, Operand: string(in.NodePlan.Partitioner)}
+	found := verdictAt(v1.StageAllocatable, string(in.NodePlan.Partitioner), in.layout)
 	switch {
 	case so.Reason == v1.ReasonOperandPaused:
 		found.Stage = so.Stage

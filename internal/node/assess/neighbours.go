@@ -1,12 +1,9 @@
 package assess
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
@@ -15,18 +12,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/takeover/neighbour"
 )
 
-// anotherPlugin is in the messages about neighbours that have no reason of their own.
-const anotherPlugin = "another " + string(neighbour.DevicePlugin)
-
-// pluginNote comes before the workload of the device plugin in the message of a node that is not ready.
-const pluginNote = anotherPlugin + " there: "
-
 // maxNeighbours is the number of neighbours that a message names.
 const maxNeighbours = 3
 
 // findOtherPlugin finds another device plugin, a likely cause for which the GPUs of a node are not offered.
 func findOtherPlugin(in Input, _ Assessment) finding {
-	return cause("", foreignPlugin(pluginNote, in.Neighbours))
+	other := in.neighbourOf(neighbour.DevicePlugin)
+	if other == nil {
+		return finding{}
+	}
+	return about(cause("", fmt.Sprintf("another %s there: %s", other.Kind, other.Workload)), *other)
 }
 
 // offeredTwice follows the workload of a DRA driver beside a device plugin.
@@ -38,6 +33,7 @@ const offeredTwice = " offers the GPUs by resource claims (DRA), too, so that a 
 // came last. The most harmful neighbour has the reason.
 func findDuplicates(in Input, _ Assessment) finding {
 	var found []string
+	var duplicates []neighbour.Neighbour
 	reason := ""
 	offers := readiness.Allocatable(in.Node).State == readiness.Ready
 	for _, other := range in.Neighbours {
@@ -46,7 +42,7 @@ func findDuplicates(in Input, _ Assessment) finding {
 			harm, remedy = v1.ReasonGPUsOfferedTwice, other.Workload+offeredTwice
 		}
 		if harm != "" {
-			found = append(found, remedy)
+			found, duplicates = append(found, remedy), append(duplicates, other)
 		}
 		if slices.Index(duplicateReasons, harm) > slices.Index(duplicateReasons, reason) {
 			reason = harm
@@ -55,7 +51,7 @@ func findDuplicates(in Input, _ Assessment) finding {
 	if more := len(found) - maxNeighbours; more > 0 {
 		found = append(found[:maxNeighbours], fmt.Sprintf("and %d more", more))
 	}
-	return cause(reason, strings.Join(found, "; "))
+	return about(cause(reason, strings.Join(found, "; ")), duplicates...)
 }
 
 // harmOf returns the reason and the remedy of a neighbour beside an operand that is expected on the node; empty if it
@@ -85,49 +81,13 @@ func (a *Assessment) NamesNeighbours() bool {
 	return IsDuplicate(a.Reason) || a.Offer == claimsOffer || a.NothingOffers
 }
 
-// shownAfter finds what the condition of the node shows after the message of another one, if it is about neighbours:
-// until they are known they count as they were.
-func (in *Input) shownAfter(other corev1.NodeCondition, separator string) finding {
-	shown := cmp.Or(in.Shown, &corev1.NodeCondition{})
-	more, isSame := strings.CutPrefix(shown.Message, other.Message+separator)
-	if !isSame || shown.Status != other.Status ||
-		!IsDuplicate(shown.Reason) && !strings.Contains(shown.Message, anotherPlugin) {
-		return finding{}
-	}
-	return cause(shown.Reason, more)
-}
-
-// findShownPlugin finds the note about a device plugin in the condition of a node that is not ready. A pod's detail
-// may follow it. The name of a workload has no colon.
-func findShownPlugin(in Input, so Assessment) finding {
-	so.Detail = ""
-	plugin, _, _ := strings.Cut(in.shownAfter(so.Condition(in.Node.Name), "; "+pluginNote).Message, ": ")
-	if plugin == "" {
-		return finding{}
-	}
-	return cause("", pluginNote+plugin)
-}
-
-// findShownDuplicates finds the reason of a ready node that has none else. It took the place of any note.
-func findShownDuplicates(in Input, so Assessment) finding {
-	so.Message = ""
-	if found := in.shownAfter(so.Condition(in.Node.Name), "; "); IsDuplicate(found.Reason) {
-		return found
-	}
-	return finding{}
-}
-
-func findShownNotes(in Input, so Assessment) finding {
-	return cause("", in.shownAfter(so.Condition(in.Node.Name), "").Message)
-}
-
 // offer describes what pods can request on a node that has reached the stage. It is not validated where the operator's
 // device plugin is turned off: another plugin or a DRA driver offers it then.
 func (in *Input) offer(stage v1.Stage) string {
 	if !in.leavesPlugin() {
 		return readiness.Offer(in.Node, in.NodePlan.GPUReplicas)
 	}
-	if _, offered := in.offeredByClaims(); offered && !stage.Before(v1.StageAllocatable) {
+	if in.offeredByClaims() != nil && !stage.Before(v1.StageAllocatable) {
 		return claimsOffer
 	}
 	return readiness.ForeignOffer(in.Node)
@@ -136,15 +96,18 @@ func (in *Input) offer(stage v1.Stage) string {
 // findForeignOffer names who offers the GPUs if the operator's device plugin does not. That is as the spec requests, so
 // that it is no reason of its own.
 func findForeignOffer(in Input, so Assessment) finding {
-	driver, byClaims := in.offeredByClaims()
-	switch {
-	case !in.leavesPlugin() || byClaims && driver == "" || so.Offer == "":
+	if !in.leavesPlugin() || so.Offer == "" {
 		return finding{}
-	case byClaims:
-		return cause("", claimsNote+driver)
 	}
-	return cause("", anotherPlugin+" offers them, which the operator has not validated"+
-		foreignPlugin(": ", in.Neighbours))
+	const unvalidated = ", which the operator has not validated"
+	if driver := in.offeredByClaims(); driver != nil {
+		return cause("", "a DRA driver offers them by resource claims"+unvalidated+": "+driver.Workload)
+	}
+	offers := fmt.Sprintf("another %s offers them%s", neighbour.DevicePlugin, unvalidated)
+	if other := in.neighbourOf(neighbour.DevicePlugin); other != nil {
+		return about(cause("", offers+": "+other.Workload), *other)
+	}
+	return cause("", offers)
 }
 
 // leavesPlugin reports whether the operator leaves the device plugin of the node to others.
@@ -168,14 +131,4 @@ func (in *Input) expects(name operand.Name) bool {
 	return slices.ContainsFunc(operands, func(onNode plan.OperandOnNode) bool {
 		return onNode.Operand == name && onNode.Expectation == plan.Expected
 	})
-}
-
-// foreignPlugin returns the workload of the first device plugin among the neighbours, after the prefix; empty for none.
-func foreignPlugin(prefix string, neighbours []neighbour.Neighbour) string {
-	for _, other := range neighbours {
-		if other.Kind == neighbour.DevicePlugin {
-			return prefix + other.Workload
-		}
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
@@ -48,40 +49,40 @@ func readyPod() *corev1.Pod {
 	}}}
 }
 
-// afterAStart assesses the node before its neighbours are known, which shows this condition.
-func afterAStart(in assess.Input, shown corev1.NodeCondition) assess.Assessment {
-	in.Neighbours, in.Shown = nil, &shown
+// afterAStart assesses the node before its neighbours are known, when it has the record of this assessment.
+func afterAStart(in assess.Input, reported assess.Assessment) assess.Assessment {
+	node := &corev1.Node{}
+	if record := reported.Record(assess.Record{}).Annotation(); record != nil {
+		node.Annotations = map[string]string{labels.ReportRecord: *record}
+	}
+	in.Neighbours = assess.RecordOf(node).Neighbours
 	return assess.Node(in)
 }
 
-// Until the neighbours are known, what the condition says about them counts, and nothing else of it.
+// Until the neighbours are known, those of the record count, whatever the node is like meanwhile.
 func TestUnknownNeighbours(t *testing.T) {
 	in := besideOperands()
-	in.Neighbours = []neighbour.Neighbour{otherPlugin}
+	in.Neighbours = []neighbour.Neighbour{otherExporter, otherPlugin}
 	reported := assess.Node(in)
-	shown := reported.Condition("a")
 	for name, test := range map[string]struct {
-		change func(*assess.Input, *corev1.NodeCondition)
-		reason string
+		change          func(*assess.Input)
+		reason, message string
 	}{
-		"the same": {func(*assess.Input, *corev1.NodeCondition) {}, "DuplicateDevicePlugin"},
-		"the node has failed since": {func(in *assess.Input, _ *corev1.NodeCondition) {
+		"the same": {func(*assess.Input) {}, "DuplicateDevicePlugin", "DaemonSet kube-system/plugin is another device plugin"},
+		"the node has failed since": {func(in *assess.Input) {
 			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
-		}, "NotAllocatable"},
-		"the node had failed": {func(_ *assess.Input, shown *corev1.NodeCondition) {
-			shown.Status = corev1.ConditionFalse
-		}, ""},
-		"another reason since": {func(in *assess.Input, _ *corev1.NodeCondition) {
+		}, "NotAllocatable", "; another device plugin there: DaemonSet kube-system/plugin"},
+		"another reason since": {func(in *assess.Input) {
 			in.RefusedPods = "its kubelet refused pods"
-		}, "GPUPodsRefused"},
-		"another reason before": {func(_ *assess.Input, shown *corev1.NodeCondition) {
-			shown.Reason, shown.Message = "GPUPodsRefused", "a: GPUs can be used; its kubelet refused pods"
-		}, ""},
+		}, "GPUPodsRefused", "its kubelet refused pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, shown := in, shown
-			test.change(&in, &shown)
-			NewWithT(t).Expect(afterAStart(in, shown).Reason).To(Equal(test.reason))
+			g, in := NewWithT(t), in
+			test.change(&in)
+			again := afterAStart(in, reported)
+			g.Expect(again.Reason).To(Equal(test.reason))
+			g.Expect(again.Message).To(ContainSubstring(test.message))
+			g.Expect(assess.Node(in)).To(HaveField("Message", again.Message), "as when the neighbours are known")
 		})
 	}
 }
@@ -114,7 +115,7 @@ func TestUnknownNeighboursOfAFailedNode(t *testing.T) {
 			g.Expect(reported.Message).To(HaveSuffix("; " + note))
 			g.Expect(reported.Detail).To(Equal(test.before))
 			failWith(test.now)
-			after := afterAStart(in, reported.Condition(in.Node.Name))
+			after := afterAStart(in, reported)
 			g.Expect(after.Cause("a")).To(Equal(reported.Cause("a")))
 			g.Expect(after.Detail).To(Equal(test.now))
 		})
@@ -168,9 +169,13 @@ func TestNeighboursBesideOperands(t *testing.T) {
 			reason: "DuplicateDevicePlugin", message: plugin + "; " + exporter,
 		},
 		"many": {
-			neighbours: []neighbour.Neighbour{otherExporter, otherExporter, otherExporter, otherExporter},
-			auxiliary:  []operand.Name{"dcgm-exporter"},
-			reason:     "DuplicateOperand", message: exporter + "; " + exporter + "; " + exporter + "; and 1 more",
+			neighbours: []neighbour.Neighbour{
+				otherExporter, {Kind: neighbour.Exporter, Workload: "b"}, {Kind: neighbour.Exporter, Workload: "c"},
+				{Kind: neighbour.Exporter, Workload: "d"},
+			},
+			auxiliary: []operand.Name{"dcgm-exporter"}, reason: "DuplicateOperand",
+			message: exporter + "; b is another DCGM exporter: delete it, or set spec.dcgmExporter.enabled: false; " +
+				"c is another DCGM exporter: delete it, or set spec.dcgmExporter.enabled: false; and 1 more",
 		},
 		"something else is wrong": {
 			neighbours: []neighbour.Neighbour{otherPlugin},
@@ -192,7 +197,7 @@ func TestNeighboursBesideOperands(t *testing.T) {
 			g.Expect(a.Message).To(Equal(test.message))
 			condition := a.Condition("a")
 			g.Expect(condition.Status).To(Equal(corev1.ConditionTrue))
-			g.Expect(afterAStart(in, condition)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
+			g.Expect(afterAStart(in, a)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
 		})
 	}
 }
@@ -254,7 +259,7 @@ func TestGPUsThatAreOfferedTwice(t *testing.T) {
 			g.Expect(assess.IsDuplicate(a.Reason)).To(Equal(test.reason != ""), "it is worth an Event")
 			condition := a.Condition("a")
 			g.Expect(condition.Status).To(Equal(corev1.ConditionTrue))
-			g.Expect(afterAStart(in, condition)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
+			g.Expect(afterAStart(in, a)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
 		})
 	}
 }
@@ -268,7 +273,7 @@ func TestNeighboursOfANodeThatIsNotReady(t *testing.T) {
 	a := assess.Node(in)
 	g.Expect(a.Reason).To(Equal("NotAllocatable"))
 	g.Expect(a.Message).To(HaveSuffix("; another device plugin there: DaemonSet kube-system/plugin"))
-	g.Expect(afterAStart(in, a.Condition("a"))).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
+	g.Expect(afterAStart(in, a)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
 
 	in.NodePlan.Essential = append([]plan.OperandOnNode{{Operand: "driver", Stage: v1.StageDriver}},
 		in.NodePlan.Essential...)
@@ -327,7 +332,7 @@ func TestGPUsOfAnotherDevicePlugin(t *testing.T) {
 			g.Expect(a.Message).To(Equal(test.message))
 			g.Expect(a.Ready()).To(BeTrue())
 			g.Expect(a.Condition("a")).To(HaveField("Message", "a: GPUs can be used; "+test.message))
-			g.Expect(afterAStart(in, a.Condition("a"))).To(HaveField("Message", test.message))
+			g.Expect(afterAStart(in, a)).To(HaveField("Message", test.message))
 		})
 	}
 }
@@ -438,7 +443,7 @@ func TestGPUsOfADRADriver(t *testing.T) {
 			}
 			g.Expect(a.Reason).To(BeEmpty())
 			g.Expect(a.Message).To(Equal(test.messages))
-			again := afterAStart(in, a.Condition("a"))
+			again := afterAStart(in, a)
 			g.Expect(again).To(And(HaveField("Message", a.Message), HaveField("Offer", a.Offer)))
 			g.Expect(again.GPUs).To(Equal(a.GPUs))
 			g.Expect(again.Ready()).To(BeTrue())
@@ -446,32 +451,15 @@ func TestGPUsOfADRADriver(t *testing.T) {
 	}
 }
 
-// Until the neighbours are known, a node whose GPUs only resource claims get stays ready if it was, whatever its
-// condition says else: another reason may take the place of the name of the DRA driver.
+// Until the neighbours are known, a node whose GPUs only resource claims get stays ready by the DRA driver in its
+// record, whatever its condition says else: another reason may take the place of the name of the driver.
 func TestUnknownDRADriver(t *testing.T) {
-	const offer = "GPUs by resource claims (DRA): not validated"
-	for name, test := range map[string]struct {
-		status          corev1.ConditionStatus
-		reason, message string
-		change          func(*assess.Input)
-		now             string
-	}{
-		"without a name": {status: "True", reason: "GPUReady", message: "a: GPUs can be used",
-			now: "True GPUReady a: GPUs can be used"},
-		"of a pending upgrade": {status: "True", reason: "UpgradePending",
-			message: "a: GPUs can be used; it moves from one to two",
-			change: func(in *assess.Input) {
-				in.NodePlan.Facts.Pool, in.NodePlan.Pool.Name = "one", "two"
-			},
-			now: "True UpgradePending a: GPUs can be used; driver is outdated: kubectl annotate node  " +
-				"nvidia.com/gpu-driver-upgrade-requested=true; it moves from one to two"},
-		"of a workload that is unknown": {status: "True", reason: "GPUReady",
-			message: "a: GPUs can be used; label a is \"b\"",
-			change:  func(in *assess.Input) { in.NodePlan.LabelNotes = []string{"label a is \"b\""} },
-			now:     "True GPUReady a: GPUs can be used; label a is \"b\""},
-		"of a node that was not ready": {status: "False", reason: "NotAllocatable", message: "a: stage Allocatable: x",
-			now: "False NotAllocatable a: stage Allocatable: nothing offers the GPUs of the node: " +
-				"spec.devicePlugin.enabled is false"},
+	for name, change := range map[string]func(*assess.Input){
+		"named": func(*assess.Input) {},
+		"of a pending upgrade": func(in *assess.Input) {
+			in.NodePlan.Facts.Pool, in.NodePlan.Pool.Name = "one", "two"
+		},
+		"with refused pods": func(in *assess.Input) { in.RefusedPods = "its kubelet refused pods" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -480,18 +468,14 @@ func TestUnknownDRADriver(t *testing.T) {
 			delete(in.Pods, "device-plugin")
 			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
 			in.Node.Labels["nvidia.com/gpu.count"] = "8"
-			if test.change != nil {
-				test.change(&in)
-			}
-			a := afterAStart(in, corev1.NodeCondition{
-				Type: "nvidia.com/GPUReady", Status: test.status, Reason: test.reason, Message: test.message,
-			})
-			condition := a.Condition("a")
-			g.Expect(string(condition.Status) + " " + condition.Reason + " " + condition.Message).To(Equal(test.now))
-			if test.status == "True" {
-				g.Expect(a.Offer).To(Equal(offer))
-				g.Expect(a.GPUs).To(And(HaveField("Total", 8), HaveField("Usable", 8)))
-			}
+			change(&in)
+			in.Neighbours = []neighbour.Neighbour{otherExporter, {Kind: neighbour.DRADriver, Workload: "DaemonSet dra/gpus"}}
+			reported := assess.Node(in)
+			g.Expect(reported.Ready()).To(BeTrue())
+			again := afterAStart(in, reported)
+			g.Expect(again.Condition("a")).To(Equal(reported.Condition("a")))
+			g.Expect(again.Offer).To(Equal("GPUs by resource claims (DRA): not validated"))
+			g.Expect(again.GPUs).To(And(HaveField("Total", 8), HaveField("Usable", 8)))
 		})
 	}
 }
@@ -505,19 +489,15 @@ func TestLabelNotes(t *testing.T) {
 	g.Expect(a.Ready()).To(BeTrue())
 	g.Expect(a.Condition("a")).To(And(HaveField("Reason", "GPUReady"),
 		HaveField("Message", "a: GPUs can be used; label a is \"b\"")))
-	g.Expect(afterAStart(in, a.Condition("a"))).To(HaveField("Message", a.Message))
+	g.Expect(afterAStart(in, a)).To(HaveField("Message", a.Message))
 
 	in.Neighbours = []neighbour.Neighbour{{Kind: neighbour.DevicePlugin, Workload: "DaemonSet kube-system/plugin"}}
 	a = assess.Node(in)
 	g.Expect(a.Message).To(HavePrefix("DaemonSet kube-system/plugin is another device plugin"))
-	g.Expect(afterAStart(in, a.Condition("a"))).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
-	beside := a
-	g.Expect(beside.Message).To(And(HavePrefix("DaemonSet kube-system/plugin is another device plugin"),
+	g.Expect(afterAStart(in, a)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
+	g.Expect(a.Message).To(And(HavePrefix("DaemonSet kube-system/plugin is another device plugin"),
 		HaveSuffix("; label a is \"b\"")))
-	// The condition of the node has both when the operator starts, before neighbours are known.
 	in.Neighbours = nil
-	g.Expect(afterAStart(in, beside.Condition("a"))).To(HaveField("Message", beside.Message))
-
 	in.Node.Annotations = map[string]string{"nvidia.com/gpu-driver-upgrade-requested": "yes"}
 	g.Expect(assess.Node(in).Message).To(Equal(`label a is "b"; annotation nvidia.com/gpu-driver-upgrade-requested is ` +
 		`"yes", which requests no upgrade: only "true" does`))

@@ -37,18 +37,13 @@ func findRefusedPods(in Input, _ Assessment) finding {
 	return cause(v1.ReasonGPUPodsRefused, in.RefusedPods)
 }
 
-// findLabelNotes finds the labels and annotations of a node that have no effect: they are no reason of their own. The
-// message may have them already, as the condition of the node had before the operator started.
-func findLabelNotes(in Input, so Assessment) finding {
+// findLabelNotes finds the labels and annotations of a node that have no effect: they are no reason of their own.
+func findLabelNotes(in Input, _ Assessment) finding {
 	notes := in.NodePlan.LabelNotes
 	requested := in.Node.Annotations[labels.UpgradeRequested]
 	if requested != "" && requested != labels.True && requested != labels.False {
 		notes = append(slices.Clip(notes), fmt.Sprintf("annotation %s is %q, which requests no upgrade: only %q does",
 			labels.UpgradeRequested, requested, labels.True))
 	}
-	joined := strings.Join(notes, "; ")
-	if strings.Contains(so.Message, joined) {
-		return finding{}
-	}
-	return cause("", joined)
+	return cause("", strings.Join(notes, "; "))
 }

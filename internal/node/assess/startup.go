@@ -22,13 +22,13 @@ func findTaints(in Input, so Assessment) finding {
 	if len(left) == 0 {
 		return finding{}
 	}
-	return finding{Stage: v1.StageValidated, Verdict: readiness.Verdict{
+	return verdictAt(v1.StageValidated, "", readiness.Verdict{
 		State: readiness.Progressing, Reason: v1.ReasonStartupTaint, Outdated: so.Outdated,
 		// The key and the remedy come first because long messages are truncated in the policy's status.
 		Message: fmt.Sprintf("start-up taint %s is still set: add it to the chart's nodeStartup.taints, "+
 			"or to ownTaints of ValidatingAdmissionPolicy gpu-operator-operator; the GPUs can be used, but the operator may "+
 			"remove only the taints listed there", strings.Join(left, ", ")),
-	}}
+	})
 }
 
 // findOverdue finds a node that has been progressing for longer than the deadline of its stage, or when it will have
@@ -45,5 +45,5 @@ func findOverdue(in Input, so Assessment) finding {
 		}
 	}
 	so.Verdict = readiness.ApplyDeadline(in.NodePlan.Spec.Deadline(so.Stage), so.Verdict, since, in.Now)
-	return so.NodeVerdict
+	return finding{NodeVerdict: so.NodeVerdict}
 }

@@ -37,7 +37,7 @@ func findRunningUpgrade(in Input, so Assessment) finding {
 	}
 	so.State, so.Reason = readiness.Progressing, v1.ReasonUpgrading
 	so.Message = in.Node.Labels[labels.UpgradeState] + ": " + so.Message
-	return so.NodeVerdict
+	return finding{NodeVerdict: so.NodeVerdict}
 }
 
 // findFailedUpgrade finds why the upgrade of the node has failed.

@@ -544,8 +544,7 @@ func verdictCases() map[string]func(*assess.Input) {
 		"a DRA driver offered GPUs before a start": func(in *assess.Input) {
 			verdictCase("a DRA driver offers GPUs, and pods were refused")(in)
 			a := assess.Node(*in)
-			shown := a.Condition("a")
-			in.Neighbours, in.Shown, in.RefusedPods = nil, &shown, ""
+			in.Neighbours, in.RefusedPods = a.Record(assess.Record{}).Neighbours, ""
 		},
 		"a DRA driver offers GPUs while the driver is outdated": func(in *assess.Input) {
 			verdictCase("a DRA driver offers GPUs")(in)

@@ -61,6 +61,7 @@ func Released(catalogue operand.Catalogue, node *corev1.Node, present string) Me
 	changes.forget(node, labels.GPUHealth)
 	changes.forget(node, labels.PluginConfigRead)
 	changes.forget(node, labels.ReadyBoot)
+	changes.forget(node, labels.ReportRecord)
 	if present == "" {
 		// Until then it marks the label as the operator's.
 		changes.forget(node, labels.DiscoveryLostSince)

@@ -16,9 +16,9 @@ import (
 
 // Neighbour is something that others run on a node.
 type Neighbour struct {
-	Kind Kind
+	Kind Kind `json:"kind"`
 	// Workload is what has created its pod, or the pod itself, such as "DaemonSet kube-system/nvidia-gpu-device-plugin".
-	Workload string
+	Workload string `json:"workload"`
 }
 
 // candidates are the labels by which charts and manifests of neighbours mark their pods.
