@@ -78,7 +78,8 @@ func TestOverview(t *testing.T) {
 	waiting := node("waiting", corev1.ConditionFalse, "Starting", "stage Validated, operand validator: starts", eight)
 	waiting.Labels["nvidia.com/gpu-driver-upgrade-state"] = "drain-required"
 	record(waiting, `{"stage":"Validated","operand":"validator"}`)
-	broken := node("broken", corev1.ConditionFalse, "CrashLoopBackOff", "stage Driver, operand driver: container x: crash", eight)
+	broken := node("broken", corev1.ConditionFalse, "CrashLoopBackOff",
+		"stage Driver, operand driver: container x: crash", eight)
 	record(broken, `{"stage":"Driver","operand":"driver"}`)
 	nodes := []*corev1.Node{
 		whole, shared, mig, listed, waiting,

@@ -65,7 +65,6 @@ var (
 	ready       = Target{"is ready", (*Assessment).Ready}
 	bare        = Target{"is ready without a reason", func(a *Assessment) bool { return a.Ready() && a.Reason == "" }}
 	pausable    = Target{"is ready or paused", func(a *Assessment) bool { return a.Ready() || a.isPaused() }}
-	unready     = Target{"is not ready", func(a *Assessment) bool { return !a.Ready() }}
 	due         = Target{"is neither ready nor paused", func(a *Assessment) bool { return !a.Ready() && !a.isPaused() }}
 	past        = Target{"is not ready past stage Discovered", (*Assessment).isPastDiscovered}
 	progressing = Target{"progresses past stage Discovered", (*Assessment).isProgressing}

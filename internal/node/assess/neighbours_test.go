@@ -68,7 +68,7 @@ func TestUnknownNeighbours(t *testing.T) {
 		change          func(*assess.Input)
 		reason, message string
 	}{
-		"the same": {func(*assess.Input) {}, "DuplicateDevicePlugin", "DaemonSet kube-system/plugin is another device plugin"},
+		"the same": {func(*assess.Input) {}, "DuplicateDevicePlugin", "DaemonSet kube-system/plugin is another"},
 		"the node has failed since": {func(in *assess.Input) {
 			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
 		}, "NotAllocatable", "; another device plugin there: DaemonSet kube-system/plugin"},

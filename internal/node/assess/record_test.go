@@ -29,7 +29,8 @@ func TestRecordOfANode(t *testing.T) {
 	}
 	written := whole.Annotation()
 	g.Expect(*written).To(Equal(`{"stage":"Driver","operand":"driver","byClaims":true,` +
-		`"neighbours":[{"kind":"device plugin","workload":"DaemonSet kube-system/plugin"}],"heldConfig":"c/a","faultsEnd":7}`))
+		`"neighbours":[{"kind":"device plugin","workload":"DaemonSet kube-system/plugin"}],` +
+		`"heldConfig":"c/a","faultsEnd":7}`))
 	g.Expect(assess.RecordOf(annotated(*written))).To(Equal(whole))
 	g.Expect(whole.IsOf(annotated(*written))).To(BeTrue())
 	g.Expect(whole.IsOf(annotated(""))).To(BeFalse())
