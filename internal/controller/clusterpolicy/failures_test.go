@@ -303,9 +303,11 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		env.failOnce("live list Event", 1)
 		Expect(env.pass(ctx, 5*time.Second)).To(Equal(10 * time.Second))
 		Expect(env.fleet.Basis().Stack.CreateFailures).To(BeEmpty())
+		Expect(env.reconciler.failedReads).To(HaveLen(1), "it is logged")
 		Expect(condition(env.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"))
 		env.pass(ctx, 10*time.Second)
 		Expect(env.fleet.Basis().Stack.CreateFailures).To(HaveKey(pluginName))
+		Expect(env.reconciler.failedReads).To(BeEmpty())
 	})
 
 	It("while the status is written is returned", func(ctx SpecContext) {

@@ -264,6 +264,19 @@ var _ = Describe("An edit of the spec", func() {
 		env.settle(ctx)
 	})
 
+	It("is not done while an object was just applied", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: exporterName}}
+		Expect(admin.Delete(ctx, service)).To(Succeed())
+		env.pass(ctx, statusInterval)
+		Expect(operandOf(env.policy(ctx), "dcgm-exporter")).To(And(
+			HaveField("State", v1.OperandProgressing), HaveField("Reason", v1.ReasonRollingOut)))
+		env.settle(ctx)
+		Expect(operandOf(env.policy(ctx), "dcgm-exporter")).To(HaveField("State", v1.OperandReady))
+	})
+
 	It("that changes no object does not change Ready", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})

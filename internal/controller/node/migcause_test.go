@@ -3,11 +3,15 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	logs "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
@@ -156,6 +160,26 @@ func TestALogWithoutTheCause(t *testing.T) {
 			}
 			e.Expect(used.reads).To(HaveLen(3))
 			e.Expect(message).To(Equal(unapplied))
+		})
+	}
+}
+
+// That the log cannot be read is in the operator's own log, and nothing is if it can.
+func TestALogThatCannotBeReadIsLogged(t *testing.T) {
+	for name, test := range map[string]struct {
+		log  managerLog
+		want int
+	}{"it can be read": {managerLog{text: "no room"}, 0}, "it cannot": {managerLog{err: errors.New("no route to host")}, 1}} {
+		t.Run(name, func(t *testing.T) {
+			e, used := newMIGEnv(t)
+			*used = test.log
+			e.migState("failed")
+			var logged []string
+			sink := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
+			_, err := e.reconciler.Reconcile(logs.IntoContext(t.Context(), sink), requestFor("a"))
+			e.Expect(err).NotTo(HaveOccurred())
+			unread := slices.DeleteFunc(logged, func(line string) bool { return !strings.Contains(line, "cannot be read") })
+			e.Expect(unread).To(HaveLen(test.want))
 		})
 	}
 }

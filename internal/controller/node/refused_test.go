@@ -2,18 +2,23 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 )
@@ -215,5 +220,24 @@ func TestRefusedPodsAfterRestart(t *testing.T) {
 			e.settle()
 			e.Expect(e.reported()).To(Equal(test.want))
 		})
+	}
+}
+
+// A refused pod that is gone already counts as deleted; one that the API server keeps does not.
+func TestARefusedPodThatCannotBeDeleted(t *testing.T) {
+	gone := apierrors.NewNotFound(corev1.Resource("pods"), "x")
+	forbidden := apierrors.NewForbidden(corev1.Resource("pods"), "x", nil)
+	for _, test := range []struct{ answer, want error }{{nil, nil}, {gone, nil}, {forbidden, forbidden}} {
+		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			SubResourceCreate: func(
+				context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption,
+			) error {
+				return test.answer
+			},
+		}).Build()
+		s := &scope{Reconciler: &Reconciler{Options: Options{Client: c, Timing: DefaultTiming()}}}
+		if got := s.deleteRefused(t.Context(), observe.RefusedPod{}); !errors.Is(got, test.want) {
+			t.Errorf("the API server answers %v: got %v", test.answer, got)
+		}
 	}
 }

@@ -287,6 +287,32 @@ func TestANodeNamesWhatItHolds(t *testing.T) {
 	e.Expect(message(e, "a")).NotTo(ContainSubstring(held))
 }
 
+// The node names what it holds also if only a pod fails that it can be ready without. After a start of the operator,
+// before the other nodes are known, it does so only if it has a record of that.
+func TestANodeThatIsReadyNamesWhatItHolds(t *testing.T) {
+	const held = "other nodes keep the earlier content of the configuration plugin/all"
+	e := newRereadEnv(t, "1")
+	e.configure("bad")
+	e.pass(time.Second)
+	e.Expect(e.replaceAs(func(name, _ string) bool { return name == plugin })).To(Equal([]string{"a"}))
+	e.pass(time.Second)
+	e.pass(DefaultTiming().RereadPatience)
+	e.Expect(e.reported()).To(Equal("True PluginConfigInvalid"))
+	e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring(held))
+	e.Expect(e.node().Annotations).To(HaveKeyWithValue(labels.ReportRecord, `{"heldConfig":"plugin/all"}`))
+
+	node := e.node()
+	delete(node.Annotations, labels.ReportRecord)
+	e.Expect(e.client.Update(t.Context(), node)).To(Succeed())
+	e.restart("bad")
+	_, err := e.reconciler.Reconcile(t.Context(), requestFor("a"))
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.fleet.Get("a").Latest.Message).NotTo(ContainSubstring(held))
+	e.pass(time.Second)
+	e.pass(time.Second)
+	e.Expect(e.node().Annotations).To(HaveKeyWithValue(labels.ReportRecord, `{"heldConfig":"plugin/all"}`))
+}
+
 // A pod that never starts does not fail before the deadline of its node. Then that names what it holds, too.
 func TestANodeWhosePodNeverStartsNamesWhatItHolds(t *testing.T) {
 	const held = "other nodes keep the earlier content of the configuration plugin/all"

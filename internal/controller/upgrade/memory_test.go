@@ -6,7 +6,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // The text of an admission webhook may differ with each attempt, and is part of what is written to the Node.
@@ -56,6 +60,60 @@ func TestBlocksOfARound(t *testing.T) {
 	}
 	if !m.noteBlocked("other", 2, "b") {
 		t.Error("another node shares the number of Events")
+	}
+}
+
+// Without a policy the slots end with the last record. Where there are none, none are written.
+func TestSlotsWithoutAPolicy(t *testing.T) {
+	slot := upgrade.Slots{"a": {}}
+	for name, test := range map[string]struct {
+		slots upgrade.Slots
+		nodes []upgrade.Node
+		want  upgrade.Slots
+	}{
+		"without slots": {},
+		"at the end":    {slots: slot, nodes: []upgrade.Node{{Name: "a"}}, want: upgrade.Slots{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{basis: &fleet.Basis{}, cluster: upgrade.Cluster{Slots: test.slots, Nodes: test.nodes}}
+			s.plan()
+			if got := s.planned.Slots; len(got) > 0 || (got == nil) != (test.want == nil) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// The pods of a node are read again once the operator plans the node anew: what evicts them may differ.
+func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
+	node := &corev1.Node{}
+	node.Name, node.ResourceVersion = "a", "7"
+	s := &scope{
+		Reconciler: &Reconciler{Options: Options{Fleet: fleet.New(), Timing: Timing{FirstPoll: time.Minute}}},
+		basis:      &fleet.Basis{Version: 3}, observed: map[string]*observed{"a": {node: node}}, now: time.Unix(100, 0),
+	}
+	s.memory = newMemory()
+	planned := func(version string) {
+		entry := &fleet.Entry{Planned: &fleet.PlannedNode{Inputs: fleet.PlanInputs{Version: version}}}
+		entry.Facts.Name = "a"
+		s.Fleet.Set(entry)
+	}
+	isKept := func() bool { _, left := s.keptWorkload("a"); return left > 0 }
+	s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.now}
+	if !isKept() {
+		t.Error("they are read again without a reason")
+	}
+	planned("1")
+	if isKept() {
+		t.Error("they are not read again after the first plan of the node")
+	}
+	s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.now}
+	if !isKept() {
+		t.Error("they are read again with the same plan")
+	}
+	planned("2")
+	if isKept() {
+		t.Error("they are not read again after another plan of the node")
 	}
 }
 
