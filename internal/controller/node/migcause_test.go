@@ -169,7 +169,10 @@ func TestALogThatCannotBeReadIsLogged(t *testing.T) {
 	for name, test := range map[string]struct {
 		log  managerLog
 		want int
-	}{"it can be read": {managerLog{text: "no room"}, 0}, "it cannot": {managerLog{err: errors.New("no route to host")}, 1}} {
+	}{
+		"it can be read": {managerLog{text: "no room"}, 0},
+		"it cannot":      {managerLog{err: errors.New("no route to host")}, 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			e, used := newMIGEnv(t)
 			*used = test.log

@@ -15,6 +15,7 @@ func TestHowOftenAHeldNodeIsLookedAt(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	timing := DefaultTiming()
 	hold := removal.Step{Action: removal.Hold}
+	recently, yesterday := now.Add(-40*time.Second), now.AddDate(0, 0, -1)
 	for name, test := range map[string]struct {
 		step   removal.Step
 		before *fleet.NodeRemoval
@@ -23,8 +24,8 @@ func TestHowOftenAHeldNodeIsLookedAt(t *testing.T) {
 	}{
 		"for the first time":   {hold, nil, now, timing.RetryHeld},
 		"after another step":   {hold, &fleet.NodeRemoval{}, now, timing.RetryHeld},
-		"for four minutes":     {hold, &fleet.NodeRemoval{HeldSince: now.Add(-4 * time.Minute)}, now.Add(-4 * time.Minute), 0},
-		"for a day":            {hold, &fleet.NodeRemoval{HeldSince: now.AddDate(0, 0, -1)}, now.AddDate(0, 0, -1), timing.MaxRetryHeld},
+		"for 40 seconds":       {hold, &fleet.NodeRemoval{HeldSince: recently}, recently, 20 * time.Second},
+		"for a day":            {hold, &fleet.NodeRemoval{HeldSince: yesterday}, yesterday, timing.MaxRetryHeld},
 		"until a time":         {removal.Step{Action: removal.Wait, Until: now.Add(time.Hour)}, nil, time.Time{}, time.Hour},
 		"until a time that is": {removal.Step{Action: removal.Wait, Until: now}, nil, time.Time{}, time.Millisecond},
 		"at the end":           {removal.Step{Action: removal.Done}, &fleet.NodeRemoval{HeldSince: now}, time.Time{}, 0},
@@ -34,11 +35,7 @@ func TestHowOftenAHeldNodeIsLookedAt(t *testing.T) {
 			s := &scope{Reconciler: &Reconciler{Options: Options{Timing: timing}}, entry: fleet.Entry{}, now: now}
 			s.recordRemoval(test.step, test.before)
 			g.Expect(s.entry.Removal).To(HaveValue(Equal(fleet.NodeRemoval{Step: test.step, HeldSince: test.since})))
-			want := test.again
-			if name == "for four minutes" {
-				want = min(max(2*time.Minute, timing.RetryHeld), timing.MaxRetryHeld)
-			}
-			g.Expect(s.requeueAfter).To(Equal(want))
+			g.Expect(s.requeueAfter).To(Equal(test.again))
 		})
 	}
 }
