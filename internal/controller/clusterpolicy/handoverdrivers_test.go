@@ -60,8 +60,8 @@ func TestOnlyPodsOfTheSameDriverAreUpToDate(t *testing.T) {
 	g.Expect(other.annotations()).To(BeNil())
 }
 
-// Once all drivers are taken over, they are looked for again where a DaemonSet of NVIDIA's is back, or where an outdated
-// one has a pod without the labels of this operator.
+// Once all drivers are taken over, they are looked for again where a DaemonSet of NVIDIA's is back, or where an
+// outdated one has a pod without the labels of this operator.
 func TestWhenDriversAreLookedForAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		notYet bool
