@@ -26,7 +26,9 @@ var holders = map[string]string{
 
 // stateless are fields of them that leave nothing to the next one.
 var stateless = []string{
-	"Fleet.changed", "Fleet.published", "Fleet.assessed", "Fleet.acting", "Fleet.acted", "Fleet.noticed", // signals
+	// Signals.
+	"Fleet.changed", "Fleet.published", "Fleet.assessed", "Fleet.actionsDue", "Fleet.actionsChanged",
+	"Fleet.neighboursChanged",
 	"Fleet.mu", "memory.mu", "Watcher.mu", "Watcher.listing", "Watcher.changed",
 	"Reconciler.logReaders", // bounds how many logs are read at a time
 }

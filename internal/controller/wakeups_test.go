@@ -116,7 +116,7 @@ func (w *watched) restore() {
 }
 
 func (w *watched) assessed() bool { return drained(w.fleet.Assessed()) }
-func (w *watched) acting() bool   { return drained(w.fleet.Acting()) }
+func (w *watched) acting() bool   { return drained(w.fleet.HealthActionsDue()) }
 
 func drained(events <-chan event.GenericEvent) bool {
 	select {

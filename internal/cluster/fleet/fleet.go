@@ -21,13 +21,13 @@ import (
 type Fleet struct {
 	// changed has an event when entries that a pass aggregates have changed; published when a new Basis is published.
 	changed, published notify.Signal
-	// assessed and acting have an event when a plan of driver upgrades, and of health actions, may change with the
+	// assessed and actionsDue have an event when a plan of driver upgrades, and of health actions, may change with the
 	// entries.
-	assessed, acting notify.Signal
-	// acted has an event when the verdicts of health actions have changed.
-	acted notify.Signal
-	// noticed has an event when nodes have other neighbours.
-	noticed notify.Signal
+	assessed, actionsDue notify.Signal
+	// actionsChanged has an event when the verdicts of health actions have changed.
+	actionsChanged notify.Signal
+	// neighboursChanged has an event when nodes have other neighbours.
+	neighboursChanged notify.Signal
 
 	mu       sync.RWMutex
 	entries  map[string]*Entry
@@ -63,8 +63,9 @@ type Fleet struct {
 // New returns an empty Fleet.
 func New() *Fleet {
 	return &Fleet{
-		changed: notify.New(), published: notify.New(), assessed: notify.New(), acting: notify.New(), acted: notify.New(),
-		noticed: notify.New(), entries: map[string]*Entry{}, active: map[string]bool{}, readers: map[string]*readers{},
+		changed: notify.New(), published: notify.New(), assessed: notify.New(), actionsDue: notify.New(),
+		actionsChanged: notify.New(), neighboursChanged: notify.New(),
+		entries: map[string]*Entry{}, active: map[string]bool{}, readers: map[string]*readers{},
 		changedHealth: map[string]bool{}, changedNeighbours: map[string]bool{},
 	}
 }
@@ -88,7 +89,7 @@ func (f *Fleet) notifyChanged() {
 // notifyAssessed requests plans of driver upgrades and of health actions.
 func (f *Fleet) notifyAssessed() {
 	f.assessed.Notify()
-	f.acting.Notify()
+	f.actionsDue.Notify()
 }
 
 // Get returns the entry of a node, nil if there is none.

@@ -8,12 +8,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
 )
 
-// Acting returns a channel that has an event when health actions must be planned again because of entries or a new
-// Basis, for one receiver.
-func (f *Fleet) Acting() <-chan event.GenericEvent { return f.acting.Events() }
+// HealthActionsDue returns a channel that has an event when health actions must be planned again because of entries or
+// a new Basis, for one receiver.
+func (f *Fleet) HealthActionsDue() <-chan event.GenericEvent { return f.actionsDue.Events() }
 
-// Acted returns a channel that has an event when verdicts of health actions have changed, for one receiver.
-func (f *Fleet) Acted() <-chan event.GenericEvent { return f.acted.Events() }
+// HealthActionsChanged returns a channel that has an event when verdicts of health actions have changed, for one
+// receiver.
+func (f *Fleet) HealthActionsChanged() <-chan event.GenericEvent { return f.actionsChanged.Events() }
 
 // SetHealthActions replaces the verdicts of health actions, which must not be modified afterwards. While an action is
 // about to be taken, the earlier verdict on the node stays. The nodes whose verdict differs are assessed again, and a
@@ -43,7 +44,7 @@ func (f *Fleet) SetHealthActions(verdicts map[string]healthaction.Verdict) {
 	f.health = verdicts
 	if !same {
 		f.changed.Notify()
-		f.acted.Notify()
+		f.actionsChanged.Notify()
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/takeover/neighbour"
 )
 
-// Noticed returns a channel that has an event when nodes have other neighbours, for one receiver.
-func (f *Fleet) Noticed() <-chan event.GenericEvent { return f.noticed.Events() }
+// NeighboursChanged returns a channel that has an event when nodes have other neighbours, for one receiver.
+func (f *Fleet) NeighboursChanged() <-chan event.GenericEvent { return f.neighboursChanged.Events() }
 
 // SetNeighbours replaces the neighbours of all nodes, which must not be modified afterwards. The nodes that have others
 // than before are assessed again; all of them when neighbours become known.
@@ -24,7 +24,7 @@ func (f *Fleet) SetNeighbours(found neighbour.OnNodes) {
 	}
 	f.neighbours = found
 	if len(f.changedNeighbours) > 0 {
-		f.noticed.Notify()
+		f.neighboursChanged.Notify()
 	}
 }
 

@@ -22,9 +22,9 @@ func TestSetNeighbours(t *testing.T) {
 	expect := func(found neighbour.OnNodes, wanted ...string) {
 		t.Helper()
 		f.SetNeighbours(found)
-		g.Expect(f.Noticed()).To(HaveLen(min(len(wanted), 1)))
-		for len(f.Noticed()) > 0 {
-			<-f.Noticed()
+		g.Expect(f.NeighboursChanged()).To(HaveLen(min(len(wanted), 1)))
+		for len(f.NeighboursChanged()) > 0 {
+			<-f.NeighboursChanged()
 		}
 		g.Expect(f.TakeNeighbourChanges()).To(ConsistOf(wanted))
 	}

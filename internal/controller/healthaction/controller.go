@@ -83,7 +83,7 @@ func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("healthaction").
 		Watches(&corev1.Node{}, r.debounced(), builder.WithPredicates(cachefilter.HealthNodeChanges())).
-		WatchesRawSource(source.Channel(r.Fleet.Acting(), r.debounced())).
+		WatchesRawSource(source.Channel(r.Fleet.HealthActionsDue(), r.debounced())).
 		WithOptions(controller.Options{
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
 				r.Timing.FirstRetry, r.Timing.LastRetry,

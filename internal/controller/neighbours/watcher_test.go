@@ -277,7 +277,7 @@ func TestStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- e.watcher.Start(ctx) }()
-	e.Eventually(e.fleet.Noticed()).WithTimeout(time.Minute).Should(Receive())
+	e.Eventually(e.fleet.NeighboursChanged()).WithTimeout(time.Minute).Should(Receive())
 	cancel()
 	e.Eventually(done).WithTimeout(time.Minute).Should(Receive(BeNil()))
 	e.Expect(e.watcher.NeedLeaderElection()).To(BeTrue())

@@ -35,8 +35,8 @@ const workers = 8
 // resyncPriority is that of assessing all nodes again: events of single nodes come first.
 const resyncPriority = -100
 
-// actedPriority is that of nodes whose health action has changed: it is that of an event of the node.
-const actedPriority = 0
+// actionsPriority is that of nodes whose health action has changed: it is that of an event of the node.
+const actionsPriority = 0
 
 // Options configure a Reconciler.
 type Options struct {
@@ -132,8 +132,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.debounceDelay, nodeOfPod),
 			builder.WithPredicates(cachefilter.PodChanges())).
 		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.EnqueueAll(resyncPriority, r.allNodes))).
-		WatchesRawSource(source.Channel(r.Fleet.Acted(), requeue.EnqueueAll(actedPriority, r.takeActedNodes))).
-		WatchesRawSource(source.Channel(r.Fleet.Noticed(), requeue.EnqueueAll(resyncPriority, r.takeNoticedNodes))).
+		WatchesRawSource(source.Channel(r.Fleet.HealthActionsChanged(),
+			requeue.EnqueueAll(actionsPriority, r.nodesWithOtherActions))).
+		WatchesRawSource(source.Channel(r.Fleet.NeighboursChanged(),
+			requeue.EnqueueAll(resyncPriority, r.nodesWithOtherNeighbours))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
@@ -238,13 +240,13 @@ func requestFor(node string) reconcile.Request {
 // allNodes returns requests for all nodes, for a new Basis.
 func (r *Reconciler) allNodes() []reconcile.Request { return requestsFor(r.Fleet.Names()) }
 
-// takeActedNodes returns requests for the nodes whose health action has changed.
-func (r *Reconciler) takeActedNodes() []reconcile.Request {
+// nodesWithOtherActions returns requests for the nodes whose health action has changed.
+func (r *Reconciler) nodesWithOtherActions() []reconcile.Request {
 	return requestsFor(r.Fleet.TakeHealthChanges())
 }
 
-// takeNoticedNodes returns requests for the nodes that have other neighbours.
-func (r *Reconciler) takeNoticedNodes() []reconcile.Request {
+// nodesWithOtherNeighbours returns requests for the nodes that have other neighbours.
+func (r *Reconciler) nodesWithOtherNeighbours() []reconcile.Request {
 	return requestsFor(r.Fleet.TakeNeighbourChanges())
 }
 
