@@ -14,6 +14,17 @@ func Join(parts ...string) string {
 	return strings.Join(found, ": ")
 }
 
+// Listed is how many names List has at most.
+const Listed = 3
+
+// List joins the first names, and says if there are more.
+func List(names []string) string {
+	if len(names) > Listed {
+		return strings.Join(names[:Listed], ", ") + " and more"
+	}
+	return strings.Join(names, ", ")
+}
+
 // Truncate shortens the text to maxBytes, with "..." at the end if it was longer. It never splits a character.
 func Truncate(text string, maxBytes int) string {
 	if len(text) <= maxBytes {

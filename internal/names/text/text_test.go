@@ -44,3 +44,13 @@ func TestJoin(t *testing.T) {
 		}
 	}
 }
+
+func TestList(t *testing.T) {
+	for want, names := range map[string][]string{
+		"": nil, "a": {"a"}, "a, b, c": {"a", "b", "c"}, "a, b, c and more": {"a", "b", "c", "d"},
+	} {
+		if got := text.List(names); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -176,19 +177,12 @@ func (in Input) migHeld() readiness.Verdict {
 	return verdict
 }
 
-// maxTenants is how many pods a message names.
-const maxTenants = 3
-
 // tenants names the first of the pods that use GPUs of the node, empty for none.
 func (in Input) tenants() string {
 	if len(in.Tenants) == 0 {
 		return ""
 	}
-	names := "pods " + strings.Join(in.Tenants[:min(len(in.Tenants), maxTenants)], ", ")
-	if len(in.Tenants) > maxTenants {
-		names += " and more"
-	}
-	return names
+	return "pods " + text.List(in.Tenants)
 }
 
 // migProfile is the profile in the name of a layout that partitions all GPUs alike, such as all-1g.10gb. Layouts of
