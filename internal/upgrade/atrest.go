@@ -11,7 +11,7 @@ func (c *Cluster) AtRest(n *Node) bool {
 		return false
 	}
 	nothing := turn{}
-	return c.visit(n).turn() == nothing && c.layout(n, refusal{}) == nothing
+	return c.driverPlan(n).turn() == nothing && c.layout(n, refusal{}) == nothing
 }
 
 // UpToDate reports whether the operator installs the driver on the node, and its pod is the one that the node needs.

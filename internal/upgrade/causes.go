@@ -1,6 +1,10 @@
 package upgrade
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
+)
 
 // causes are nodes by name, each with its cause, from which no node is removed. A full budget refuses each node that
 // waits with a message that names the first of them, so these are known without sorting all.
@@ -19,11 +23,11 @@ func newCauses(rest []namedCause) causes { return causes{of: map[string]string{}
 func (c *causes) set(node, cause string) {
 	c.of[node] = cause
 	at, known := slices.BinarySearch(c.first, node)
-	if known || at > listed {
+	if known || at > text.Listed {
 		return
 	}
 	c.first = slices.Insert(c.first, at, node)
-	c.first = c.first[:min(len(c.first), listed+1)]
+	c.first = c.first[:min(len(c.first), text.Listed+1)]
 }
 
 // count returns the number of nodes.
@@ -33,7 +37,7 @@ func (c *causes) count() int { return len(c.of) + len(c.rest) }
 func (c *causes) list() string {
 	var named []string
 	first, rest := c.first, c.rest
-	for len(named) <= listed && len(first)+len(rest) > 0 {
+	for len(named) <= text.Listed && len(first)+len(rest) > 0 {
 		if len(rest) == 0 || len(first) > 0 && first[0] < rest[0].node {
 			named = append(named, first[0]+" "+c.of[first[0]])
 			first = first[1:]
@@ -42,5 +46,5 @@ func (c *causes) list() string {
 		named = append(named, rest[0].node+" "+rest[0].cause)
 		rest = rest[1:]
 	}
-	return list(named)
+	return text.List(named)
 }

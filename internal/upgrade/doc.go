@@ -11,6 +11,7 @@
 //
 // # Room
 //
+// A driverPlan plans the upgrade of one node, and a layoutPlan its MIG layout. Both drain the node by the folder drain.
 // The folder gpuuse decides which pods use GPUs: those that keep a node from its upgrade, a new MIG layout or its
 // removal. Begin with Cluster.Plan.
 package upgrade

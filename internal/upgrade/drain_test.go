@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/drain"
 )
 
 // drained is a node that is drained for the layout b, since some time.
@@ -139,7 +141,7 @@ func TestDrainSteps(t *testing.T) { //nolint:gocyclo // It is a table with its l
 			change:  func(n *Node) { n.KubeletReady, n.Workload = false, nil },
 			action:  ActionLayout,
 			state:   DrainUsers,
-			message: notReady,
+			message: drain.NotReady,
 		},
 		"an upgrade of the driver": {
 			change: func(n *Node) { n.Record = &Record{UID: n.UID, State: StateDrain, Target: "b"}; n.State = StateDrain },

@@ -8,35 +8,35 @@ import (
 
 // foreign is a node without a record, or with an idle one and another state in the label: another operator has left it.
 // An upgrade of NVIDIA's operator is continued.
-func (v *visit) foreign() turn {
-	switch v.state {
+func (p *driverPlan) foreign() turn {
+	switch p.state {
 	case StateNone, StateRequired, StateDone, StateFailed:
-		return v.idle()
+		return p.idle()
 	case StateCordon, StateWaitForJobs, StatePodDeletion, StateDrain:
-		return v.adopt(StatePodDeletion)
+		return p.adopt(StatePodDeletion)
 	case StatePodRestart, StateValidation, StateUncordon:
-		return v.adopt(v.stateOf(StatePodRestart))
+		return p.adopt(p.stateOf(StatePodRestart))
 	default:
-		return v.unknown()
+		return p.unknown()
 	}
 }
 
 // unknown is a node whose label has an unknown state: nothing is done. Only a cordon of this operator is undone if the
 // node does not need it.
-func (v *visit) unknown() turn {
-	held := v.hold(v1.ReasonUpgradeUnknownState, "label "+labels.UpgradeState+"="+string(v.state)+" is unknown")
-	if !v.claimsCordon() || v.record.Restarted {
+func (p *driverPlan) unknown() turn {
+	held := p.hold(v1.ReasonUpgradeUnknownState, "label "+labels.UpgradeState+"="+string(p.state)+" is unknown")
+	if !p.claimsCordon() || p.record.Restarted {
 		return held
 	}
-	t := v.giveBack(held)
-	v.end(t.step.Patch)
+	t := p.giveBack(held)
+	p.end(t.step.Patch)
 	return t
 }
 
 // stateOf is the state in which an upgrade is continued: the given one if its driver may have to be replaced still.
-func (v *visit) stateOf(stale State) State {
-	driver := v.node.Driver
-	if driver != nil && (v.node.Target == "" || v.node.stale()) {
+func (p *driverPlan) stateOf(stale State) State {
+	driver := p.node.Driver
+	if driver != nil && (p.node.Target == "" || p.node.stale()) {
 		return stale
 	}
 	return StateValidation
@@ -45,8 +45,8 @@ func (v *visit) stateOf(stale State) State {
 // lost reports whether another client has removed the record of an upgrade that has cordoned the node: it has a slot
 // and the label, and the annotation by which a cordon of others is remembered is absent. Without the label the cordon
 // may be a user's: leave removes the label and the record, and such a cordon stays.
-func (v *visit) lost() bool {
-	return v.slot && !v.own && v.state.continues() && v.node.Unschedulable && !v.node.InitiallyCordoned
+func (p *driverPlan) lost() bool {
+	return p.slot && !p.own && p.state.continues() && p.node.Unschedulable && !p.node.InitiallyCordoned
 }
 
 // unreadable reports whether neither the record nor the label of the node can be read: a later release may have written
@@ -57,33 +57,33 @@ func (n *Node) unreadable() bool {
 
 // unreadable is a node whose record cannot be decoded. It is replaced, and the node continues from its label as without
 // a record, unless the label cannot be read either.
-func (v *visit) unreadable() turn {
-	t := v.foreign()
-	if t.step == nil && v.state.idle() {
-		t = v.giveBack(t)
+func (p *driverPlan) unreadable() turn {
+	t := p.foreign()
+	if t.step == nil && p.state.idle() {
+		t = p.giveBack(t)
 	}
 	if t.step != nil && t.step.Patch != nil {
 		patch := t.step.Patch
 		patch.Warning, patch.Replaces = true, true
-		patch.Event = text.Truncate("annotation "+labels.UpgradeRecord+" is replaced: "+v.node.Unreadable, maxMessage)
+		patch.Event = text.Truncate("annotation "+labels.UpgradeRecord+" is replaced: "+p.node.Unreadable, maxMessage)
 	}
 	return t
 }
 
 // adopt is the patch that continues the upgrade of another operator. That operator cordons in StateCordon, and has
 // recorded in an annotation whether the node was cordoned before.
-func (v *visit) adopt(state State) turn {
-	n := v.node
-	t, patch := v.enter(state, "an upgrade by another operator is continued")
+func (p *driverPlan) adopt(state State) turn {
+	n := p.node
+	t, patch := p.enter(state, "an upgrade by another operator is continued")
 	patch.Record = &Record{
-		UID: n.UID, Round: v.nextRound(), State: state, Since: v.now, Started: v.now, Target: n.Target,
-		Cordoned: !n.InitiallyCordoned && (n.Unschedulable || v.state == StateCordon), BootID: n.BootID,
+		UID: n.UID, Round: p.nextRound(), State: state, Since: p.now, Started: p.now, Target: n.Target,
+		Cordoned: !n.InitiallyCordoned && (n.Unschedulable || p.state == StateCordon), BootID: n.BootID,
 	}
 	patch.State = state
 	if n.Driver != nil && n.stale() {
 		patch.Record.Driver, patch.Record.DriverPod = n.Driver.Digest, n.Driver.UID
 	}
-	if v.state == StateCordon && !n.Unschedulable {
+	if p.state == StateCordon && !n.Unschedulable {
 		patch.Unschedulable = new(true)
 	}
 	return t

@@ -100,7 +100,7 @@ func (c *Cluster) AwaitingTenants() []int {
 			budgets[n.Group] = c.budget(n.Group)
 		}
 		b := budgets[n.Group]
-		if refused := b.refuses(n, &b.layouts); refused.reason == "" && !c.visit(n).turn().wants {
+		if refused := b.refuses(n, &b.layouts); refused.reason == "" && !c.driverPlan(n).turn().wants {
 			waiting = append(waiting, i)
 		}
 	}

@@ -5,158 +5,132 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/drain"
 )
 
 // idle is a node whose driver was up to date when it was last looked at.
-func (v *visit) idle() turn {
-	n := v.node
+func (p *driverPlan) idle() turn {
+	n := p.node
 	switch {
-	case n.Target == "" || !v.governed:
+	case n.Target == "" || !p.governed:
 		return turn{}
 	case n.Requested:
-		return v.begin(true, "an upgrade was requested")
+		return p.begin(true, "an upgrade was requested")
 	case n.outdated():
-		return v.begin(false, "the driver is outdated")
+		return p.begin(false, "the driver is outdated")
 	default:
-		return v.upToDate()
+		return p.upToDate()
 	}
 }
 
 // upToDate is an idle node whose driver is not outdated.
-func (v *visit) upToDate() turn {
-	n := v.node
+func (p *driverPlan) upToDate() turn {
+	n := p.node
 	switch ready := n.inSync() && n.Driver.Ready; {
-	case ready && v.claimsCordon():
+	case ready && p.claimsCordon():
 		// Another client has written the state: this operator uncordons in the patch to StateDone.
-		return v.recover()
-	case v.record.Target != "" && v.record.Target != n.Target && v.unloads():
-		return v.unloading()
+		return p.recover()
+	case p.record.Target != "" && p.record.Target != n.Target && p.unloads():
+		return p.unloading()
 	case ready && n.State != StateNone && n.State != StateDone:
-		return v.done("the driver is up to date")
+		return p.done("the driver is up to date")
 	}
 	return turn{}
 }
 
 // unloading is an idle node whose driver pod was deleted before the planner saw that it was outdated.
-func (v *visit) unloading() turn {
-	if !v.reloads() {
-		return turn{until: v.unloadDeadline()}
+func (p *driverPlan) unloading() turn {
+	if !p.reloads() {
+		return turn{until: p.unloadDeadline()}
 	}
-	t := v.begin(true, v.reloading())
+	t := p.begin(true, p.reloading())
 	t.step.Patch.Record.DriverPod = ""
 	return t
 }
 
 // waitForJobs is a cordoned node on which jobs still run.
-func (v *visit) waitForJobs() turn {
-	if t, ended := v.cutShort(); ended {
+func (p *driverPlan) waitForJobs() turn {
+	if t, ended := p.cutShort(); ended {
 		return t
 	}
-	n := v.node
-	if n.KubeletReady && n.Workload != nil && len(n.Workload.Jobs) == 0 {
-		return v.emptied("no job runs any more")
-	}
-	waiting := v.unready()
-	if n.KubeletReady && n.Workload != nil {
-		waiting = v.wait(v1.ReasonUpgradeWaitingForJobs, "waits for "+listPods(n.Workload.Jobs))
-	}
-	return v.by(v.policy.JobsTimeout, waiting, func() turn {
-		t, _ := v.enter(StatePodDeletion, "waitForCompletion.timeoutSeconds has passed")
+	switch next := p.drain.Next(drain.Jobs); {
+	case next.Done && p.drain.Idle():
+		return p.restart("no job runs any more; no pod uses the GPUs")
+	case next.Done || next.Passed != "":
+		t, _ := p.enter(StatePodDeletion, cmp.Or(next.Passed, "no job runs any more"))
 		return t
-	})
-}
-
-// emptied is the patch of a node that waits for jobs no more.
-func (v *visit) emptied(why string) turn {
-	if len(v.node.Workload.Users) > 0 {
-		t, _ := v.enter(StatePodDeletion, why)
-		return t
+	default:
+		return p.await(next)
 	}
-	return v.restart(why + "; no pod uses the GPUs")
 }
 
 // restart is the patch with which the driver pod may be replaced.
-func (v *visit) restart(why string) turn {
-	t, patch := v.enter(StatePodRestart, why)
-	patch.ReleasePool = v.node.MoveTo != ""
-	patch.Record.Moves = v.record.Moves || patch.ReleasePool
+func (p *driverPlan) restart(why string) turn {
+	t, patch := p.enter(StatePodRestart, why)
+	patch.ReleasePool = p.node.MoveTo != ""
+	patch.Record.Moves = p.record.Moves || patch.ReleasePool
 	return t
 }
 
-// podDeletion is a cordoned node whose GPU users are evicted.
-func (v *visit) podDeletion() turn {
-	if t, ended := v.cutShort(); ended {
+// evict is a cordoned node whose GPU users are evicted, or all pods that a drain evicts. What ends it is that no pod
+// uses the GPUs.
+func (p *driverPlan) evict(step drain.Step) turn {
+	if t, ended := p.cutShort(); ended {
 		return t
 	}
-	waiting, users := v.evict(false)
-	if users == none {
-		return v.restart("no pod uses the GPUs any more")
+	next := p.drain.Next(step)
+	waiting, why := p.await(next), next.Passed+": "+next.Message
+	switch {
+	case next.Done:
+		return p.restart("no pod uses the GPUs any more")
+	case next.Passed == "":
+		return waiting
+	case p.drain.IsLast(step):
+		return p.fail(waiting.progress.Reason, why)
 	}
-	return v.by(v.policy.PodDeletionTimeout, waiting, func() turn {
-		if !v.policy.Drains {
-			return v.fail(timeoutReason(waiting), "podDeletion.timeoutSeconds has passed: "+waiting.progress.Message)
-		}
-		t, _ := v.enter(StateDrain, "podDeletion.timeoutSeconds has passed: "+waiting.progress.Message)
-		return t
-	})
+	t, _ := p.enter(StateDrain, why)
+	return t
 }
-
-// drain is a cordoned node whose pods are all evicted. What ends it is that no pod uses the GPUs.
-func (v *visit) drain() turn {
-	if t, ended := v.cutShort(); ended {
-		return t
-	}
-	waiting, users := v.evict(true)
-	if users == none {
-		return v.restart("no pod uses the GPUs any more")
-	}
-	return v.by(v.policy.DrainTimeout, waiting, func() turn {
-		return v.fail(timeoutReason(waiting), "drain.timeoutSeconds has passed: "+waiting.progress.Message)
-	})
-}
-
-// timeoutReason is the reason of a failure from the turn that took too long.
-func timeoutReason(waiting turn) string { return waiting.progress.Reason }
 
 // cutShort returns what ends the upgrade of a node whose driver was not replaced yet, or lets it go on to the driver.
-func (v *visit) cutShort() (turn, bool) {
-	n := v.node
-	switch {
+func (p *driverPlan) cutShort() (turn, bool) {
+	n := p.node
+	switch dead := p.drain.Dead(); {
 	case !n.Unschedulable:
-		return v.fail(v1.ReasonUpgradeUncordoned, "another client has uncordoned the node"), true
+		return p.fail(v1.ReasonUpgradeUncordoned, "another client has uncordoned the node"), true
 	case n.Skip:
-		t, patch := v.yield("the node is excluded by a label")
-		if !v.record.Restarted {
-			v.end(patch)
+		t, patch := p.yield("the node is excluded by a label")
+		if !p.record.Restarted {
+			p.end(patch)
 		}
 		return t, true
-	case n.inSync() && n.Driver.Ready && n.Driver.UID == v.record.DriverPod && !v.record.Restarted:
-		return v.done("the driver is up to date again"), true
-	case n.inSync() && !n.Driver.Unloading && n.Driver.UID != v.record.DriverPod:
-		return v.restart(fmt.Sprintf("driver pod %s was replaced outside the upgrade", n.Driver.Name)), true
-	case v.isDead():
-		return v.fail(v1.ReasonUpgradeNodeNotReady, v.notReady()), true
+	case n.inSync() && n.Driver.Ready && n.Driver.UID == p.record.DriverPod && !p.record.Restarted:
+		return p.done("the driver is up to date again"), true
+	case n.inSync() && !n.Driver.Unloading && n.Driver.UID != p.record.DriverPod:
+		return p.restart(fmt.Sprintf("driver pod %s was replaced outside the upgrade", n.Driver.Name)), true
+	case dead != "":
+		return p.fail(v1.ReasonUpgradeNodeNotReady, dead), true
 	}
 	return turn{}, false
 }
 
 // podRestart is a cordoned node whose driver pod is replaced.
-func (v *visit) podRestart() turn {
-	n := v.node
-	if n.Target != "" && v.record.Target != n.Target {
-		t, patch := v.enter(StatePodRestart, "the driver has another target")
-		patch.Record.Since = v.now
+func (p *driverPlan) podRestart() turn {
+	n := p.node
+	if n.Target != "" && p.record.Target != n.Target {
+		t, patch := p.enter(StatePodRestart, "the driver has another target")
+		patch.Record.Since = p.now
 		return t
 	}
 	if n.KubeletReady && n.inSync() && n.Driver.Ready {
-		return v.driverReady()
+		return p.driverReady()
 	}
-	if !v.restarted() {
-		if t, ended := v.cutShort(); ended {
+	if !p.restarted() {
+		if t, ended := p.cutShort(); ended {
 			return t
 		}
 	}
-	waiting := v.replaceDriver()
+	waiting := p.replaceDriver()
 	switch {
 	case waiting.step != nil && waiting.step.Action == ActionPatch:
 		return waiting
@@ -164,178 +138,174 @@ func (v *visit) podRestart() turn {
 		// The images are pulled, which has its own limit.
 		return waiting
 	}
-	return v.by(v.policy.DriverTimeout, waiting, func() turn {
-		why := cmp.Or(v.node.Failing, waiting.progress.Message)
-		return v.fail(timeoutReason(waiting), "the driver is not ready in time: "+why)
+	return p.by(p.policy.DriverTimeout, waiting, func() turn {
+		why := cmp.Or(p.node.Failing, waiting.progress.Message)
+		return p.fail(waiting.progress.Reason, "the driver is not ready in time: "+why)
 	})
 }
 
 // driverReady is a node in StatePodRestart whose driver pod is the right one, and ready.
-func (v *visit) driverReady() turn {
-	if !v.restarted() {
-		return v.done("the driver is up to date again")
+func (p *driverPlan) driverReady() turn {
+	if !p.restarted() {
+		return p.done("the driver is up to date again")
 	}
-	if _, validated := v.validate(); validated {
-		return v.done("the new driver is validated")
+	if _, validated := p.validate(); validated {
+		return p.done("the new driver is validated")
 	}
-	t, patch := v.enter(StateValidation, "the new driver is ready")
+	t, patch := p.enter(StateValidation, "the new driver is ready")
 	patch.Record.Restarted = true
 	return t
 }
 
 // replaceDriver waits until the right driver pod is ready, and deletes another one once no pod uses the GPUs.
-func (v *visit) replaceDriver() turn {
-	n := v.node
+func (p *driverPlan) replaceDriver() turn {
+	n := p.node
 	switch {
 	case !n.KubeletReady:
-		return v.unready()
+		return p.await(p.drain.Left(drain.Users))
 	case n.Target == "" || n.Driver == nil:
-		return v.wait(v1.ReasonUpgradeRestarting, "the new driver pod is not created yet")
+		return p.wait(v1.ReasonUpgradeRestarting, "the new driver pod is not created yet")
 	case n.Driver.Ending:
-		return v.wait(v1.ReasonUpgradeRestarting, "driver pod "+n.Driver.Name+" is ending")
+		return p.wait(v1.ReasonUpgradeRestarting, "driver pod "+n.Driver.Name+" is ending")
 	case !n.stale() && !n.Driver.Unloading:
-		return v.awaitDriver()
+		return p.awaitDriver()
 	case !n.Unschedulable:
-		return v.fail(v1.ReasonUpgradeUncordoned, "another client has uncordoned the node")
+		return p.fail(v1.ReasonUpgradeUncordoned, "another client has uncordoned the node")
 	}
-	waiting, users := v.evict(false)
-	switch {
-	case users != none:
-		return waiting
+	switch left := p.drain.Left(drain.Users); {
+	case !left.Done:
+		return p.await(left)
 	case !n.stale():
-		return v.awaitDriver()
+		return p.awaitDriver()
 	case n.MoveTo != "":
-		return v.restart("the node moves to driver pool " + n.MoveTo)
+		return p.restart("the node moves to driver pool " + n.MoveTo)
 	default:
-		return v.deleteDriver()
+		return p.deleteDriver()
 	}
 }
 
 // deleteDriver deletes the driver pod, once the images of the new one are there.
-func (v *visit) deleteDriver() turn {
-	if v.pulls() {
-		if t, pulled := v.pull(); !pulled {
+func (p *driverPlan) deleteDriver() turn {
+	if p.pulls() {
+		if t, pulled := p.pull(); !pulled {
 			return t
 		}
-		return v.pulledOther()
+		return p.pulledOther()
 	}
-	return v.act(ActionDeleteDriver, v.node.Driver, "no pod uses the GPUs, so the driver can be replaced")
+	return p.act(ActionDeleteDriver, p.node.Driver, "no pod uses the GPUs, so the driver can be replaced")
 }
 
 // pulledOther is the patch of a node on which the images of another target are, that it got after it was cordoned. The
 // time that the driver may take begins now.
-func (v *visit) pulledOther() turn {
-	t, patch := v.enter(StatePodRestart, "the images of the driver's other target are pulled")
-	patch.Record.Pulled, patch.Record.Since = v.node.Target, v.now
+func (p *driverPlan) pulledOther() turn {
+	t, patch := p.enter(StatePodRestart, "the images of the driver's other target are pulled")
+	patch.Record.Pulled, patch.Record.Since = p.node.Target, p.now
 	patch.Event = ""
 	return t
 }
 
 // awaitDriver waits for the driver pod, with its own reason.
-func (v *visit) awaitDriver() turn {
-	driver := v.node.Driver
+func (p *driverPlan) awaitDriver() turn {
+	driver := p.node.Driver
 	if driver.Reason == "" {
-		return v.wait(v1.ReasonUpgradeRestarting, "driver pod "+driver.Name+" starts")
+		return p.wait(v1.ReasonUpgradeRestarting, "driver pod "+driver.Name+" starts")
 	}
-	return turn{progress: v.progress(driver.Reason, driver.Message, driver.Failed)}
+	return turn{progress: p.progress(driver.Reason, driver.Message, driver.Failed)}
 }
 
 // validation is a cordoned node with the new driver, which the validator checks.
-func (v *visit) validation() turn {
-	n := v.node
+func (p *driverPlan) validation() turn {
+	n := p.node
 	stale := n.Driver != nil && !n.Driver.Ending && n.Target != "" && n.stale()
-	if stale || n.Target != "" && v.record.Target != n.Target {
-		t, patch := v.enter(StatePodRestart, "the driver has another target")
+	if stale || n.Target != "" && p.record.Target != n.Target {
+		t, patch := p.enter(StatePodRestart, "the driver has another target")
 		patch.Record.Restarted = true
 		return t
 	}
-	waiting, validated := v.validate()
+	waiting, validated := p.validate()
 	if validated {
-		return v.done("the new driver is validated")
+		return p.done("the new driver is validated")
 	}
-	return v.by(v.policy.ValidationTimeout, waiting, func() turn {
-		return v.fail(timeoutReason(waiting), "the driver is not validated in time: "+waiting.progress.Message)
+	return p.by(p.policy.ValidationTimeout, waiting, func() turn {
+		return p.fail(waiting.progress.Reason, "the driver is not validated in time: "+waiting.progress.Message)
 	})
 }
 
 // validate reports whether the validator has passed with the driver pod that runs now, and what the node does until
 // then. Pods that are older than the driver pod work with the old driver, or have checked it, so they are deleted.
 // Where k8s-driver-manager has replaced the modules, there are none.
-func (v *visit) validate() (turn, bool) {
-	n := v.node
+func (p *driverPlan) validate() (turn, bool) {
+	n := p.node
 	switch {
 	case !n.KubeletReady:
-		return v.unready(), false
+		return p.await(p.drain.Left(drain.Users)), false
 	case !n.inSync():
-		return v.wait(v1.ReasonUpgradeRestarting, "the driver pod is being replaced"), false
+		return p.wait(v1.ReasonUpgradeRestarting, "the driver pod is being replaced"), false
 	case !n.Driver.Ready:
-		return v.awaitDriver(), false
+		return p.awaitDriver(), false
 	case len(n.olderThanDriver()) > 0:
-		return v.deleteDependants(), false
+		return p.deleteDependants(), false
 	case !n.ValidatorWanted:
 		return turn{}, true
 	case n.Validator == nil:
 		why := cmp.Or(n.ValidatorPaused, "the node has no validator pod yet")
-		return v.wait(v1.ReasonUpgradeValidating, why), false
+		return p.wait(v1.ReasonUpgradeValidating, why), false
 	case n.Validator.Ending:
-		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" is ending"), false
+		return p.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" is ending"), false
 	case !n.Validator.Created.After(n.Driver.Created):
-		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" is being replaced"), false
+		return p.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" is being replaced"), false
 	case n.Validator.Ready:
 		return turn{}, true
 	case n.Validator.Reason != "":
-		return turn{progress: v.progress(n.Validator.Reason, n.Validator.Message, n.Validator.Failed)}, false
+		return turn{progress: p.progress(n.Validator.Reason, n.Validator.Message, n.Validator.Failed)}, false
 	default:
-		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" has not passed yet"), false
+		return p.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" has not passed yet"), false
 	}
 }
 
 // deleteDependants deletes the pods that are older than the driver pod.
-func (v *visit) deleteDependants() turn {
-	older := v.node.olderThanDriver()
-	t := v.act(ActionDeleteDependants, nil, "pods are older than the new driver pod")
+func (p *driverPlan) deleteDependants() turn {
+	older := p.node.olderThanDriver()
+	t := p.act(ActionDeleteDependants, nil, "pods are older than the new driver pod")
 	t.step.Pods = older
 	t.progress.Message = fmt.Sprintf("pod %s is older than the new driver pod, and is deleted", older[0].Name)
 	return t
 }
 
 // failed is a node whose round has failed. It recovers by itself, or a new round begins.
-func (v *visit) failed() turn {
-	n := v.node
+func (p *driverPlan) failed() turn {
+	n := p.node
 	switch {
 	case n.Requested || n.State == StateRequired:
-		return v.begin(true, "a new attempt was requested")
+		return p.begin(true, "a new attempt was requested")
 	case n.inSync() && n.Driver.Ready:
-		return v.recover()
-	case n.outdated() && n.Target != v.record.Target:
-		return v.begin(v.record.Requested, "the driver has another target")
-	case v.retries():
-		return v.again()
-	case !v.record.Restarted && (v.claimsCordon() || v.record.Reason == ""):
+		return p.recover()
+	case n.outdated() && n.Target != p.record.Target:
+		return p.begin(p.record.Requested, "the driver has another target")
+	case !p.record.RetryAt.IsZero() && !p.now.Before(p.record.RetryAt):
+		return p.again()
+	case !p.record.Restarted && (p.claimsCordon() || p.record.Reason == ""):
 		// Another client has written the state: this operator uncordons in the patch to StateFailed, and has a reason.
-		return v.fail(cmp.Or(v.record.Reason, v1.ReasonUpgradeFailed),
-			cmp.Or(v.record.Message, "another client has ended the upgrade"))
+		return p.fail(cmp.Or(p.record.Reason, v1.ReasonUpgradeFailed),
+			cmp.Or(p.record.Message, "another client has ended the upgrade"))
 	}
-	waiting := v.wait(cmp.Or(v.record.Reason, v1.ReasonUpgradeFailed), v.record.Message)
-	waiting.until = v.record.RetryAt
+	waiting := p.wait(cmp.Or(p.record.Reason, v1.ReasonUpgradeFailed), p.record.Message)
+	waiting.until = p.record.RetryAt
 	return waiting
 }
 
-// retries reports whether the failed round is to be tried again now.
-func (v *visit) retries() bool { return !v.record.RetryAt.IsZero() && !v.now.Before(v.record.RetryAt) }
-
 // claimsCordon reports whether the node has a cordon that is this operator's by its record.
-func (v *visit) claimsCordon() bool { return v.own && v.record.Cordoned && v.node.Unschedulable }
+func (p *driverPlan) claimsCordon() bool { return p.own && p.record.Cordoned && p.node.Unschedulable }
 
 // recover ends a failed round whose driver is ready after all.
-func (v *visit) recover() turn {
-	if !v.record.Restarted {
-		return v.done("the driver is up to date")
+func (p *driverPlan) recover() turn {
+	if !p.record.Restarted {
+		return p.done("the driver is up to date")
 	}
-	waiting, validated := v.validate()
+	waiting, validated := p.validate()
 	if validated {
-		return v.done("the new driver is validated after all")
+		return p.done("the new driver is validated after all")
 	}
-	waiting.progress = v.progress(cmp.Or(v.record.Reason, v1.ReasonUpgradeFailed), v.record.Message, false)
+	waiting.progress = p.progress(cmp.Or(p.record.Reason, v1.ReasonUpgradeFailed), p.record.Message, false)
 	return waiting
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/drain"
 )
 
 // Node is what is known of one GPU node. Group names the Policy that applies to it.
@@ -77,30 +79,10 @@ type Pod struct {
 }
 
 // Workload are the pods of users on a node that have not ended.
-type Workload struct {
-	// Users are the pods that hold GPUs.
-	Users []WorkloadPod
-	// Jobs are the pods that waitForCompletion selects.
-	Jobs []WorkloadPod
-	// Others are the further pods that a drain evicts.
-	Others []WorkloadPod
-}
+type Workload = drain.Workload
 
 // WorkloadPod is a pod of a user.
-type WorkloadPod struct {
-	Namespace, Name string
-	UID             types.UID
-	// Ending: it is being deleted.
-	Ending bool
-	// Blocked is why it is not evicted, such as "needs spec.driver.upgradePolicy.podDeletion.force: it has no
-	// controller"; empty if it may be. The answer of the API server to the last attempt counts: "PDB team-a/web allows 0
-	// disruptions".
-	Blocked string
-	// Forbidden: the policy forbids its eviction, so that it is not tried.
-	Forbidden bool
-	// Lasting: it is forbidden also while all pods of the node are drained.
-	Lasting bool
-}
+type WorkloadPod = drain.Pod
 
 // NeedsWorkload reports whether the next step of the node may depend on its Workload. In StateRequired it does only if
 // the node also has a slot, see Slots.Valid.
@@ -122,21 +104,20 @@ func (n *Node) NeedsWorkload() bool {
 // AwaitsPods reports whether the node does not go on while the pods of its Workload are there. Only then may what was
 // read stay in use: what the others decide, such as that no job runs, cannot be undone.
 func (n *Node) AwaitsPods() bool {
-	w, record := n.Workload, n.ownRecord()
-	switch upgrading := record != nil && record.State.InProgress(); {
-	case w == nil:
+	record, layout := n.ownRecord(), n.ownDrain()
+	upgrading := record != nil && record.State.InProgress()
+	if n.Workload == nil || !upgrading && !n.relayouting() {
+		// What it begins with depends on which pods there are then.
 		return false
+	}
+	users, jobs := len(n.Workload.Users) > 0, len(n.Workload.Jobs) > 0
+	switch {
 	case upgrading && record.State == StateWaitForJobs:
-		return len(w.Jobs) > 0
-	case upgrading:
-		return len(w.Users) > 0
-	case n.relayouting() && n.MIG.Drain.State == DrainJobs:
-		return len(w.Users) > 0 && len(w.Jobs) > 0
-	case n.relayouting():
-		return len(w.Users) > 0
+		return jobs
+	case !upgrading && layout.State == DrainJobs:
+		return users && jobs
 	default:
-		// It has not begun, and what it begins with depends on which pods there are then.
-		return false
+		return users
 	}
 }
 

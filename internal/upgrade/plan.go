@@ -149,7 +149,7 @@ func (c *Cluster) Plan() Plan {
 	turns, budgets := make([]turn, len(c.Nodes)), c.budgets()
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		v := c.visit(n)
+		v := c.driverPlan(n)
 		v.beyond = budgets[n.Group].beyond[n.Name]
 		turns[i] = v.turn()
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/drain"
 )
 
 // Policy is the effective upgradePolicy of a group of nodes: that of spec.driver, or that of a node pool.
@@ -29,6 +31,16 @@ type Policy struct {
 	RetryAfter, MaxRetryAfter time.Duration
 }
 
+// drain is the drain of the node, in a step that began at since.
+func (c *Cluster) drain(n *Node, since time.Time) drain.Drain {
+	policy := c.Policies[n.Group]
+	return drain.Drain{
+		WaitsForJobs: policy.WaitsForJobs, Drains: policy.Drains,
+		Timeouts: [...]time.Duration{policy.JobsTimeout, policy.PodDeletionTimeout, policy.DrainTimeout},
+		Since:    since, Now: c.Now, KubeletReady: n.KubeletReady, NotReadySince: n.NotReadySince, Workload: n.Workload,
+	}
+}
+
 // plausible returns when a round is tried again by a record: now if its time is further in the future than any retry
 // is scheduled, whatever the clock of another manager was.
 func (p *Policy) plausible(retryAt, now time.Time) time.Time {
@@ -41,8 +53,13 @@ func (p *Policy) plausible(retryAt, now time.Time) time.Time {
 // manyFailures is where failures are not counted any further: their delay is the longest long before.
 const manyFailures = 1000
 
-// countFailure returns the number of failures after another one. Other clients can write any number into a record.
-func countFailure(failures int) int { return min(max(failures, 0), manyFailures) + 1 }
+// countFailure adds a failure in a record, and schedules the next attempt. Other clients can write any number there.
+func (p *Policy) countFailure(failures *int, retryAt *time.Time, now time.Time) {
+	*failures = min(max(*failures, 0), manyFailures) + 1
+	if delay := p.retryAfter(*failures); delay > 0 {
+		*retryAt = now.Add(delay)
+	}
+}
 
 // retryAfter returns the delay after this many failures in a row; 0 means no retry.
 func (p *Policy) retryAfter(failures int) time.Duration {

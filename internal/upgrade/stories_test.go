@@ -15,6 +15,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/drain"
 )
 
 // A story is a file of lines: "# " starts a text for the reader, "> " a command, and what follows a command is what the
@@ -326,7 +328,7 @@ func (s *teller) tellStep(step *Step) {
 		from, to := transition(&s.machine(step.Node).Node, step.Patch)
 		s.say("%s: %s -> %s%s: %s", step.Node, from, to, notes(step.Patch), step.Why)
 	case step.Action == ActionEvict:
-		s.say("%s: evict %s: %s", step.Node, listPods(step.Pods), step.Why)
+		s.say("%s: evict %s: %s", step.Node, drain.Names(step.Pods), step.Why)
 	default:
 		s.say("%s: %s: %s", step.Node, step.Action, step.Why)
 	}

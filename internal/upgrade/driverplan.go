@@ -1,18 +1,19 @@
 package upgrade
 
 import (
+	"cmp"
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 	"github.com/clusterpolicy/gpu-operator/internal/names/times"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade/drain"
 )
 
-// maxMessage is the limit of a message in bytes.
-const maxMessage = 128
+const maxMessage = drain.MaxMessage
 
-// visit plans one node.
-type visit struct {
+// driverPlan plans the upgrade of the driver of one node.
+type driverPlan struct {
 	node *Node
 	// record of the node; the zero Record if it has none, and own is false.
 	record Record
@@ -26,12 +27,14 @@ type visit struct {
 	// has a slot for an upgrade, which may not count.
 	slot, granted bool
 	ahead         int64
+	// drain is that of the node while its state evicts pods, or waits for jobs.
+	drain drain.Drain
 	// beyond is why the node may not begin although it has a slot, see budget.
 	beyond refusal
 	now    time.Time
 }
 
-// turn is what a visit results in.
+// turn is what the plan of one node results in.
 type turn struct {
 	// step is nil if the node waits.
 	step *Step
@@ -43,18 +46,28 @@ type turn struct {
 	wants, keeps bool
 }
 
-func (c *Cluster) visit(n *Node) *visit {
-	v := &visit{node: n, now: c.Now, state: n.currentState(), slot: c.Slots.Valid(n)}
-	v.policy, v.governed = c.Policies[n.Group]
+// turnOf is what a node does that is drained, without a report.
+func turnOf(waiting drain.Answer) turn {
+	t := turn{until: times.Earlier(waiting.Until, waiting.Deadline)}
+	if waiting.Evict != nil {
+		t.step = &Step{Action: ActionEvict, Pods: waiting.Evict, Why: waiting.Why}
+	}
+	return t
+}
+
+func (c *Cluster) driverPlan(n *Node) *driverPlan {
+	p := &driverPlan{node: n, now: c.Now, state: n.currentState(), slot: c.Slots.Valid(n)}
+	p.policy, p.governed = c.Policies[n.Group]
 	if record := n.ownRecord(); record != nil {
-		v.record, v.own = *record, true
-		v.record.RetryAt = v.policy.plausible(record.RetryAt, c.Now)
+		p.record, p.own = *record, true
+		p.record.RetryAt = p.policy.plausible(record.RetryAt, c.Now)
 	}
+	p.drain = c.drain(n, p.record.Since)
 	ahead, granted := c.Slots.ahead(n)
-	if v.granted = granted; v.slot {
-		v.ahead = ahead
+	if p.granted = granted; p.slot {
+		p.ahead = ahead
 	}
-	return v
+	return p
 }
 
 // currentState is the state of the node from its label and its record. A label beside the record of a deleted Node was
@@ -90,11 +103,11 @@ func (s State) idle() bool {
 }
 
 // turn returns what the node does now. It does not keep a slot that it does not use: others wait for it.
-func (v *visit) turn() turn {
-	t := v.failing(v.decide())
-	inProgress := v.own && v.record.State.InProgress()
-	if v.slot && t.step == nil && !t.keeps && !inProgress && v.governed {
-		return v.giveBack(t)
+func (p *driverPlan) turn() turn {
+	t := p.failing(p.decide())
+	inProgress := p.own && p.record.State.InProgress()
+	if p.slot && t.step == nil && !t.keeps && !inProgress && p.governed {
+		return p.giveBack(t)
 	}
 	return t
 }
@@ -106,145 +119,149 @@ const beginTime = 5 * time.Minute
 // failing is the turn of a node for which calls fail, such as for a pod that a quota or an admission policy refuses. It
 // names the answer. A node whose driver cannot be replaced because of that does not keep its slot for good: others wait
 // for it.
-func (v *visit) failing(t turn) turn {
-	n := v.node
+func (p *driverPlan) failing(t turn) turn {
+	n := p.node
 	if n.Failing == "" || t.step == nil && (n.Workload != nil || !n.NeedsWorkload()) {
 		return t
 	}
 	if t.progress != nil {
-		t.progress = v.progress(v1.ReasonReconcileFailed, v.failure(&t), true)
+		t.progress = p.progress(v1.ReasonReconcileFailed, p.failure(&t), true)
 	}
-	limit := v.failingLimit(&t)
+	limit := p.failingLimit(&t)
 	if limit == 0 {
 		return t
 	}
 	until := n.FailingSince.Add(limit)
-	if v.now.Before(until) {
+	if p.now.Before(until) {
 		t.until = times.Earlier(t.until, until)
 		return t
 	}
-	ended := v.notBegun(v1.ReasonReconcileFailed, n.Failing, "the upgrade cannot begin: "+n.Failing)
-	if v.state.InProgress() {
-		ended = v.fail(v1.ReasonReconcileFailed, n.Failing)
+	ended := p.notBegun(v1.ReasonReconcileFailed, n.Failing, "the upgrade cannot begin: "+n.Failing)
+	if p.state.InProgress() {
+		ended = p.fail(v1.ReasonReconcileFailed, n.Failing)
 	}
 	// This patch may be refused, too.
-	ended.progress = v.progress(v1.ReasonReconcileFailed, n.Failing, true)
+	ended.progress = p.progress(v1.ReasonReconcileFailed, n.Failing, true)
 	return ended
 }
 
 // failure is what the report says of the calls that fail. On a cordoned node all else waits for the new images.
-func (v *visit) failure(t *turn) string {
-	if t.step != nil && t.step.Action == ActionPull && v.state.InProgress() {
-		return "waits for the new images: " + v.node.Failing
+func (p *driverPlan) failure(t *turn) string {
+	if t.step != nil && t.step.Action == ActionPull && p.state.InProgress() {
+		return "waits for the new images: " + p.node.Failing
 	}
-	return v.node.Failing
+	return p.node.Failing
 }
 
 // failingLimit returns how long the calls that the turn needs may fail; 0 for no other limit than that of the state. A
 // cordoned node whose pods cannot be read, or whose images cannot be pulled, does nothing of what its state waits for.
-func (v *visit) failingLimit(t *turn) time.Duration {
+func (p *driverPlan) failingLimit(t *turn) time.Duration {
 	switch {
-	case !v.own:
-		return 0
-	case v.state == StateRequired && v.slot:
+	case p.own && p.state == StateRequired && p.slot:
 		return beginTime
-	case !v.state.InProgress() || v.restarted():
-		return 0
-	case t.step == nil || t.step.Action == ActionPull || t.step.Action == ActionEndPull:
-		return deadTime
+	case p.own && p.state.InProgress() && !p.restarted() &&
+		(t.step == nil || t.step.Action == ActionPull || t.step.Action == ActionEndPull):
+		return drain.DeadTime
 	default:
 		return 0
 	}
 }
 
-func (v *visit) decide() turn {
-	n := v.node
+func (p *driverPlan) decide() turn {
+	n := p.node
 	switch {
-	case n.Pull != nil && !n.Pull.Ending && !v.pulls():
-		return v.act(ActionEndPull, n.Pull, "its images are not pulled in advance any more")
+	case n.Pull != nil && !n.Pull.Ending && !p.pulls():
+		return p.act(ActionEndPull, n.Pull, "its images are not pulled in advance any more")
 	case !n.Installs:
-		return v.leave()
+		return p.leave()
 	case n.Unreadable != "":
-		return v.unreadable()
-	case !v.own || !v.record.State.InProgress() && !v.state.idle():
-		return v.foreign()
-	case v.record.State.InProgress() && v.record.Since.After(v.now):
-		return v.correctSince()
+		return p.unreadable()
+	case !p.own || !p.record.State.InProgress() && !p.state.idle():
+		return p.foreign()
+	case p.record.State.InProgress() && p.record.Since.After(p.now):
+		return p.correctSince()
 	default:
-		return v.continued()
+		return p.continued()
 	}
 }
 
 // continued is a node with a record of this operator.
-func (v *visit) continued() turn {
-	if v.record.Cordoned && !v.node.Unschedulable && v.keepsGoing() {
-		return v.forgetCordon()
+func (p *driverPlan) continued() turn {
+	if p.record.Cordoned && !p.node.Unschedulable && p.keepsGoing() {
+		return p.forgetCordon()
 	}
-	return v.next()
+	return p.next()
 }
 
 // next returns what a node with a record does.
-func (v *visit) next() turn {
-	if t, acts := v.pullOther(); acts {
+func (p *driverPlan) next() turn {
+	if t, acts := p.pullOther(); acts {
 		return t
 	}
-	switch v.state {
+	switch p.state {
 	case StateRequired:
-		return v.required()
+		return p.required()
 	case StateWaitForJobs:
-		return v.waitForJobs()
+		return p.waitForJobs()
 	case StatePodDeletion:
-		return v.podDeletion()
+		return p.evict(drain.Users)
 	case StateDrain:
-		return v.drain()
+		return p.evict(drain.All)
 	case StatePodRestart:
-		return v.podRestart()
+		return p.podRestart()
 	case StateValidation:
-		return v.validation()
+		return p.validation()
 	case StateFailed:
-		return v.failed()
+		return p.failed()
 	default:
-		return v.idle()
+		return p.idle()
 	}
 }
 
 // pullOther returns the step that pulls the images of another target than the one that the node was cordoned for, or
 // what ends the upgrade: the pull may be refused for a while, and must not delay that. It reports whether there is one.
 // What the node waits for goes on while the images are pulled.
-func (v *visit) pullOther() (turn, bool) {
-	if !v.state.InProgress() || !v.pulls() {
+func (p *driverPlan) pullOther() (turn, bool) {
+	if !p.state.InProgress() || !p.pulls() {
 		return turn{}, false
 	}
-	if t, ended := v.cutShort(); ended {
+	if t, ended := p.cutShort(); ended {
 		return t, true
 	}
-	t, pulled := v.pull()
+	t, pulled := p.pull()
 	return t, !pulled && t.step != nil
 }
 
 // wait is a turn without a step.
-func (v *visit) wait(reason, message string) turn {
-	return turn{progress: v.progress(reason, message, false)}
+func (p *driverPlan) wait(reason, message string) turn {
+	return turn{progress: p.progress(reason, message, false)}
+}
+
+// await is the turn of a node that waits for its pods or its kubelet.
+func (p *driverPlan) await(waiting drain.Answer) turn {
+	t := turnOf(waiting)
+	t.progress = p.progress(cmp.Or(waiting.Reason, stateReason(p.state)), waiting.Message, waiting.Held)
+	return t
 }
 
 // hold is a turn without a step, of a node that does not go on by itself.
-func (v *visit) hold(reason, message string) turn {
-	return turn{progress: v.progress(reason, message, true)}
+func (p *driverPlan) hold(reason, message string) turn {
+	return turn{progress: p.progress(reason, message, true)}
 }
 
-func (v *visit) progress(reason, message string, held bool) *Progress {
+func (p *driverPlan) progress(reason, message string, held bool) *Progress {
 	return &Progress{
-		State: v.state, Since: v.record.Since, Held: held, Reason: reason, Message: text.Truncate(message, maxMessage),
+		State: p.state, Since: p.record.Since, Held: held, Reason: reason, Message: text.Truncate(message, maxMessage),
 	}
 }
 
 // act is a turn with a step on a pod of the operator, or on none.
-func (v *visit) act(action Action, pod *Pod, why string) turn {
+func (p *driverPlan) act(action Action, pod *Pod, why string) turn {
 	step := &Step{Action: action, Why: why}
 	if pod != nil {
 		step.Pods = []WorkloadPod{{Name: pod.Name, UID: pod.UID}}
 	}
-	return turn{step: step, progress: v.progress(stateReason(v.state), "", false)}
+	return turn{step: step, progress: p.progress(stateReason(p.state), "", false)}
 }
 
 // stateReason is the reason of a node that is in the state and goes on.
@@ -266,12 +283,12 @@ func stateReason(state State) string {
 }
 
 // by is the turn, or once the limit of the state has passed, that of expired. 0 means no limit.
-func (v *visit) by(limit time.Duration, waiting turn, expired func() turn) turn {
+func (p *driverPlan) by(limit time.Duration, waiting turn, expired func() turn) turn {
 	if limit == 0 {
 		return waiting
 	}
-	deadline := v.record.Since.Add(limit)
-	if !v.now.Before(deadline) {
+	deadline := p.record.Since.Add(limit)
+	if !p.now.Before(deadline) {
 		return expired()
 	}
 	waiting.until = times.Earlier(waiting.until, deadline)
@@ -279,18 +296,18 @@ func (v *visit) by(limit time.Duration, waiting turn, expired func() turn) turn 
 }
 
 // restarted reports whether the node has no working driver until its new one is validated.
-func (v *visit) restarted() bool {
-	if v.record.Restarted {
+func (p *driverPlan) restarted() bool {
+	if p.record.Restarted {
 		return true
 	}
-	if v.state != StatePodRestart && v.state != StateValidation {
+	if p.state != StatePodRestart && p.state != StateValidation {
 		return false
 	}
-	driver := v.node.Driver
-	return driver == nil || driver.Ending || driver.UID != v.record.DriverPod
+	driver := p.node.Driver
+	return driver == nil || driver.Ending || driver.UID != p.record.DriverPod
 }
 
 // keepsGoing reports whether the state does not end when another client uncordons the node.
-func (v *visit) keepsGoing() bool {
-	return v.state == StateRequired || v.state == StateFailed || v.restarted()
+func (p *driverPlan) keepsGoing() bool {
+	return p.state == StateRequired || p.state == StateFailed || p.restarted()
 }
