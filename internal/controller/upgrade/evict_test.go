@@ -6,17 +6,22 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/events"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -104,4 +109,75 @@ func TestDeletionsNameWhatWasRead(t *testing.T) {
 	g.Expect(sent).To(Equal([]string{
 		"eviction team-a/web uid 1", "delete ns/driver uid 2", "delete ns/pull uid 3", "delete ns/slots uid 4 7",
 	}))
+}
+
+// All pods of a step are evicted in one pass. The first call that fails is its last: the others may take as long.
+func TestAllPodsOfAStepAreEvicted(t *testing.T) {
+	broken := errors.New("connection refused")
+	rejected := apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("not on Mondays"))
+	for name, test := range map[string]struct {
+		answer error
+		want   []string
+	}{
+		"which are evicted":      {nil, []string{"one", "two"}},
+		"of which one is not":    {rejected, []string{"one", "two"}},
+		"and nothing can be":     {broken, []string{"one"}},
+		"while the server fails": {apierrors.NewInternalError(broken), []string{"one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent []string
+			c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{SubResourceCreate: func(
+				_ context.Context, _ client.Client, _ string, object, _ client.Object, _ ...client.SubResourceCreateOption,
+			) error {
+				if sent = append(sent, object.GetName()); object.GetName() == "one" {
+					return test.answer
+				}
+				return nil
+			}})
+			s := &scope{
+				Reconciler: New(Options{Client: c, Fleet: fleet.New(), Timing: DefaultTiming()}), now: time.Unix(1000, 0),
+			}
+			s.evict(t.Context(), &upgrade.Step{Node: "a", Pods: []upgrade.WorkloadPod{
+				{Namespace: "n", Name: "one", UID: "1"}, {Namespace: "n", Name: "two", UID: "2"},
+			}})
+			NewWithT(t).Expect(sent).To(Equal(test.want))
+		})
+	}
+}
+
+// A transition of a drain has an Event with its words, also the last one, which leaves no record.
+func TestEventsOfADrain(t *testing.T) {
+	granted := time.Unix(1000, 0).UTC()
+	record := &upgrade.Drain{State: upgrade.DrainUsers, Granted: granted}
+	node := &corev1.Node{}
+	node.Name, node.Annotations = "a", map[string]string{labels.MIGDrain: record.Encode()}
+	for name, test := range map[string]struct {
+		patch upgrade.LayoutPatch
+		want  string
+	}{
+		"a step":                  {upgrade.LayoutPatch{Drain: record, Event: "drained"}, "Normal GPUMIGDrain drained"},
+		"a failure":               {upgrade.LayoutPatch{Drain: record, Event: "no", Warning: true}, "Warning GPUMIGDrain no"},
+		"the end":                 {upgrade.LayoutPatch{Event: "it is over"}, "Normal GPUMIGDrain it is over"},
+		"a step without an Event": {upgrade.LayoutPatch{Drain: record}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := fake.NewClientBuilder().Build()
+			clock := clocktesting.NewFakePassiveClock(granted)
+			s := &scope{Reconciler: New(Options{
+				Client: c, Clock: clock, Events: events.NewRecorder(c, clock, func(string) {}), Timing: DefaultTiming(),
+			})}
+			s.recordDrainEvent(t.Context(), node, &test.patch)
+			found := &corev1.EventList{}
+			g.Expect(c.List(t.Context(), found)).To(Succeed())
+			if test.want == "" {
+				g.Expect(found.Items).To(BeEmpty())
+				return
+			}
+			g.Expect(found.Items).To(HaveLen(1))
+			event := found.Items[0]
+			g.Expect(event.Type + " " + event.Reason + " " + event.Message).To(Equal(test.want))
+			g.Expect(event.InvolvedObject.Name).To(Equal("a"))
+		})
+	}
 }
