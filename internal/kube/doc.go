@@ -6,5 +6,5 @@
 // Every room but names may import them. They import names alone.
 //
 // Begin with package drift for the comparison of objects, and with package requeue for what wakes a controller. No
-// package here counts back-offs: package apply has the one of objects, and each controller that of its own calls.
+// package here counts failures: package apply has the back-off of objects, and each controller that of its own calls.
 package kube

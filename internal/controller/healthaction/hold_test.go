@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // No step is carried out on a node that is assessed by another Basis, whose last write the cache does not show, or for
@@ -48,7 +49,7 @@ func TestNodesAreHeld(t *testing.T) {
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: test.version}}
 			s.observed = map[string]*observed{"a": {node: node, entry: entry}}
-			s.memory.versions["a"], s.memory.failures["a"] = "10", failure{until: test.failed}
+			s.memory.versions["a"], s.memory.failures["a"] = "10", failure{Backoff: times.Backoff{Until: test.failed}}
 			s.holdNodes()
 			g.Expect(s.observed["a"].hold).To(Equal(test.held))
 			g.Expect(s.requeueDelay).To(Equal(test.recheck))

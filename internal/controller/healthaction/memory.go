@@ -6,6 +6,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // memory is what one pass leaves to the next. All of it may be lost: that costs an early attempt or a
@@ -23,8 +24,7 @@ type memory struct {
 
 // failure is a write that has failed.
 type failure struct {
-	until time.Time
-	wait  time.Duration
+	times.Backoff
 	// message is the API server's; empty if it has not answered. The text of other errors may differ each time.
 	message string
 }

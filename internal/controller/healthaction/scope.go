@@ -113,7 +113,7 @@ func (s *scope) holdNodes() {
 			of.hold = true
 			continue
 		}
-		versions, version, backoff := s.memory.versions, of.node.ResourceVersion, s.memory.failures[name].until.Sub(s.now)
+		versions, version, backoff := s.memory.versions, of.node.ResourceVersion, s.memory.failures[name].Until.Sub(s.now)
 		held, recheck := versions.Held(name, version, s.Timing.RetryStale, backoff)
 		versions.Forget(name, version)
 		of.hold = held

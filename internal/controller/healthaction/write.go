@@ -59,19 +59,19 @@ func (s *scope) patch(ctx context.Context, node *corev1.Node, step *healthaction
 // fail holds back the node after a failed write.
 func (s *scope) fail(step *healthaction.Step, err error) {
 	node := step.Node
-	next := failure{wait: min(max(2*s.memory.failures[node].wait, s.Timing.FirstRetry), s.Timing.LastRetry)}
+	first, last := s.Timing.FirstRetry, s.Timing.LastRetry
+	if apierrors.IsForbidden(err) {
+		first, last = s.Timing.RetryForbidden, s.Timing.RetryForbidden
+	}
+	next := failure{Backoff: s.memory.failures[node].Next(s.now, first, last)}
 	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
 		next.message = answer.Status().Message
-	}
-	if apierrors.IsForbidden(err) {
-		next.wait = s.Timing.RetryForbidden
 	}
 	if step.TakesPlace() {
 		s.memory.reject(node, s.now, s.Timing.GiveUp, next.message)
 	}
-	next.until = s.now.Add(next.wait)
 	s.memory.failures[node] = next
-	s.requeueAfter(next.wait)
+	s.requeueAfter(next.Wait)
 }
 
 // patchOf returns the merge patch of a step. It replaces the whole list of taints.

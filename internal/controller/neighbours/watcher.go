@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/takeover/neighbour"
 )
 
@@ -60,7 +61,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 		return fmt.Errorf("selecting the pods of neighbours: %w", err)
 	}
 	for ctx.Err() == nil {
-		w.sleep(ctx, w.step(ctx, selectors))
+		requeue.Sleep(ctx, w.Clock, w.step(ctx, selectors))
 	}
 	return nil
 }
@@ -136,13 +137,6 @@ func (w *Watcher) page(ctx context.Context, options *client.ListOptions) (*corev
 	defer cancel()
 	pods := &corev1.PodList{}
 	return pods, w.Live.List(ctx, pods, options)
-}
-
-func (w *Watcher) sleep(ctx context.Context, period time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-w.Clock.After(period):
-	}
 }
 
 // jittered returns the period with up to a tenth added.

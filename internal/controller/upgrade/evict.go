@@ -41,7 +41,7 @@ const maxRejection = 80
 func (s *scope) evict(ctx context.Context, step *upgrade.Step) {
 	for i := range step.Pods {
 		pod := &step.Pods[i]
-		if left := s.memory.rejection(pod.UID).until.Sub(s.now); left > 0 {
+		if left := s.memory.rejection(pod.UID).Until.Sub(s.now); left > 0 {
 			s.lockAndRequeueAfter(left)
 			continue
 		}
@@ -73,7 +73,7 @@ func (s *scope) sendEviction(ctx context.Context, pod *upgrade.WorkloadPod) erro
 		return err
 	}
 	s.memory.reject(pod.UID, refused, s.now, &s.Timing)
-	s.lockAndRequeueAfter(s.memory.rejection(pod.UID).wait)
+	s.lockAndRequeueAfter(s.memory.rejection(pod.UID).Wait)
 	return nil
 }
 

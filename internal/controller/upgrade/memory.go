@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/internal/kube/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -37,15 +38,9 @@ type memory struct {
 	poll   time.Duration
 }
 
-// backoff is the delay before calls for a node are made again.
-type backoff struct {
-	until time.Time
-	wait  time.Duration
-}
-
 // failure is what call for a node has failed, with which answer, and since when such calls fail.
 type failure struct {
-	backoff
+	times.Backoff
 	what   string
 	answer answer
 	since  time.Time
@@ -53,7 +48,7 @@ type failure struct {
 
 // rejection is why a pod is not evicted, and when that is tried again.
 type rejection struct {
-	backoff
+	times.Backoff
 	answer answer
 	varies bool
 }
@@ -80,12 +75,6 @@ func newMemory() memory {
 	}
 }
 
-// next returns the back-off after another failure.
-func (b backoff) next(now time.Time, first, last time.Duration) backoff {
-	wait := min(max(2*b.wait, first), last)
-	return backoff{until: now.Add(wait), wait: wait}
-}
-
 // noteWritten remembers the version of a Node after a write.
 func (m *memory) noteWritten(node, version string) {
 	m.mu.Lock()
@@ -105,7 +94,7 @@ func (m *memory) noteCall(node, what string, err error, now time.Time, t *Timing
 		}
 		return 0
 	}
-	after := failure{backoff: before.next(now, t.FirstRetry, t.LastRetry), what: what, since: now}
+	after := failure{Backoff: before.Next(now, t.FirstRetry, t.LastRetry), what: what, since: now}
 	if before.lasts(now, t) {
 		after.since = before.since
 		if before.what == what {
@@ -114,12 +103,12 @@ func (m *memory) noteCall(node, what string, err error, now time.Time, t *Timing
 	}
 	after.answer = after.answer.next(what+": "+err.Error(), now, t.KeepAnswer)
 	m.failures[node] = after
-	return after.wait
+	return after.Wait
 }
 
 // lasts reports whether the call that has failed is still repeated.
 func (f *failure) lasts(now time.Time, t *Timing) bool {
-	return f.wait > 0 && now.Before(f.until.Add(2*t.LastRetry))
+	return f.Wait > 0 && now.Before(f.Until.Add(2*t.LastRetry))
 }
 
 // failing returns why calls for the node fail, and since when; empty if they do not.
@@ -136,7 +125,7 @@ func (m *memory) failing(node string, now time.Time, t *Timing) (message string,
 func (m *memory) remaining(node string, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(0, m.failures[node].until.Sub(now))
+	return max(0, m.failures[node].Until.Sub(now))
 }
 
 // noteReplaced remembers the transition of an Event about an annotation that is replaced, and reports whether it
@@ -195,7 +184,7 @@ func (m *memory) reject(pod types.UID, refused refusal, now time.Time, t *Timing
 		was = before.answer
 	}
 	m.rejected[pod] = rejection{
-		before.next(now, t.FirstEviction, t.LastEviction), was.next(refused.text, now, t.KeepAnswer), refused.varies,
+		before.Next(now, t.FirstEviction, t.LastEviction), was.next(refused.text, now, t.KeepAnswer), refused.varies,
 	}
 }
 

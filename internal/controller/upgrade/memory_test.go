@@ -27,7 +27,7 @@ func TestRejectionsKeepTheirText(t *testing.T) {
 			m, timing := newMemory(), &Timing{FirstEviction: time.Second, LastEviction: time.Minute, KeepAnswer: time.Minute}
 			m.reject("web", test.first, time.Time{}, timing)
 			m.reject("web", test.next, time.Time{}, timing)
-			if got := m.rejection("web"); got.answer.text != test.want.text || got.wait != 2*time.Second {
+			if got := m.rejection("web"); got.answer.text != test.want.text || got.Wait != 2*time.Second {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			m.reject("web", test.next, time.Time{}.Add(time.Minute), timing)

@@ -1,7 +1,30 @@
-// Package times compares times that may be zero. Later and Earlier differ in what the zero time means.
+// Package times compares times that may be zero, and has the back-offs after failures. Later and Earlier differ in what
+// the zero time means.
 package times
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is the pause after failures in a row, and when it ends; zero before the first.
+type Backoff struct {
+	Until time.Time
+	Wait  time.Duration
+}
+
+// Next returns the back-off after another failure: it doubles from first to last.
+func (b Backoff) Next(now time.Time, first, last time.Duration) Backoff {
+	wait := min(max(2*b.Wait, first), last)
+	return Backoff{Until: now.Add(wait), Wait: wait}
+}
+
+// Jittered returns a pause for a client that is one of many: at least half of first, which each earlier failure
+// doubles up to last.
+func Jittered(failures int, first, last time.Duration) time.Duration {
+	longest := min(first<<min(failures, 30), last) // 30 doublings exceed any last.
+	return longest/2 + rand.N(longest/2+1)
+}
 
 // Later returns the later of two times. The zero time is before all others.
 func Later(a, b time.Time) time.Time {

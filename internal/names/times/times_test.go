@@ -7,6 +7,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
+func TestBackoff(t *testing.T) {
+	backoff, now, first, last := times.Backoff{}, time.Unix(1, 0), 2*time.Second, 7*time.Second
+	for failures, want := range []time.Duration{first, 2 * first, last, last} {
+		if backoff = backoff.Next(now, first, last); backoff != (times.Backoff{Until: now.Add(want), Wait: want}) {
+			t.Errorf("the back-off is %v, want %s", backoff, want)
+		}
+		for range 100 {
+			if got := times.Jittered(failures, first, last); got < want/2 || got > want {
+				t.Errorf("the jittered pause is %s, want half of %s or more", got, want)
+			}
+		}
+	}
+	if got := times.Jittered(1000, first, last); got < last/2 || got > last {
+		t.Errorf("the longest jittered pause is %s", got)
+	}
+}
+
 func TestTimes(t *testing.T) {
 	never, early, late := time.Time{}, time.Unix(1, 0), time.Unix(2, 0)
 	tests := map[string]struct{ a, b, earlier, later time.Time }{

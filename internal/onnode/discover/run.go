@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
@@ -81,9 +82,9 @@ func (d Discovery) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-devices:
-			r.debounce(ctx)
+			wait.Sleep(ctx, r.settle)
 		case <-files:
-			r.debounce(ctx)
+			wait.Sleep(ctx, r.settle)
 		}
 		timer.Reset(r.runRound(ctx))
 	}
@@ -112,16 +113,6 @@ func newRunner(d Discovery) *runner {
 		d.backoff = firstBackoff
 	}
 	return &runner{Discovery: d, features: features{path: d.Features, keep: d.KeepMissing, now: time.Now}}
-}
-
-// debounce waits for further changes.
-func (r *runner) debounce(ctx context.Context) {
-	timer := time.NewTimer(r.settle)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // runRound reads the node, compares the Node if that is due or the findings have changed, and returns the time until
@@ -164,16 +155,14 @@ func (r *runner) account(ctx context.Context, findings Findings, err error) {
 			r.Log.Info("the node is in sync again", "failures", r.failures)
 		}
 		r.synced, r.failures, r.reason = findings, 0, ""
-		r.nextSync = time.Now().Add(r.Resync - time.Duration(rand.Int64N(int64(r.Resync)/10+1)))
+		r.nextSync = time.Now().Add(r.Resync - rand.N(r.Resync/10+1))
 		return
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	// Capped, because 30 doublings exceed any resync.
-	pause := min(r.backoff<<min(r.failures, 30), r.Resync)
+	r.nextSync = time.Now().Add(times.Jittered(r.failures, r.backoff, r.Resync))
 	r.failures++
-	r.nextSync = time.Now().Add(pause/2 + time.Duration(rand.Int64N(int64(pause)/2+1)))
 	if reason := reasonOf(err); reason != r.reason {
 		r.reason = reason
 		r.Log.Warn("the node is not labelled yet; trying again", "node", r.Node, "because", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/health/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/xid"
 )
 
@@ -134,7 +135,7 @@ func (a *Agent) begin(ctx context.Context) (gpuhealth.Report, bool) {
 			return reported, true
 		}
 		a.options.Log.Warn("the Node cannot be read; trying again", "error", err.Error())
-		if !sleep(ctx, a.options.Interval) {
+		if !wait.Sleep(ctx, a.options.Interval) {
 			return gpuhealth.Report{}, false
 		}
 	}
@@ -176,7 +177,7 @@ func (a *Agent) noteLost() {
 // report writes each new report until ctx ends, and the first one at once: it shows that the agent runs.
 func (a *Agent) report(ctx context.Context, reported gpuhealth.Report) {
 	last := written{report: reported}
-	for sleep(ctx, a.options.Debounce) {
+	for wait.Sleep(ctx, a.options.Debounce) {
 		due, err := a.write(ctx, &last)
 		if err != nil && ctx.Err() == nil {
 			a.options.Log.Warn("the faults of GPUs cannot be reported; trying again", "error", err.Error())
@@ -289,16 +290,4 @@ func isWorse(report, written gpuhealth.Report) bool {
 	return report.Boot != written.Boot || slices.ContainsFunc(report.Faults, func(f gpuhealth.Fault) bool {
 		return f.Class.Compare(before[f.PCI]) > 0
 	})
-}
-
-// sleep waits, and reports whether ctx goes on.
-func sleep(ctx context.Context, duration time.Duration) bool {
-	timer := time.NewTimer(max(duration, 0))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvml"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
 const (
@@ -46,7 +47,7 @@ type NVML struct {
 // watchGPUs has sessions with NVML until ctx ends.
 func (a *Agent) watchGPUs(ctx context.Context) {
 	next := time.Duration(0)
-	for sleep(ctx, next) {
+	for wait.Sleep(ctx, next) {
 		reason, changed := a.pause.get()
 		if reason != "" {
 			a.setPaused(reason)

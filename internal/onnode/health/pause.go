@@ -8,6 +8,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
 // Reasons why there are no sessions with NVML now.
@@ -102,7 +103,7 @@ func (a *Agent) follow(ctx context.Context) {
 		}
 		a.pause.set(pausedUnknown)
 		a.options.Log.Warn("the Node cannot be watched; trying again", "error", err.Error())
-		if !sleep(ctx, a.options.Interval) {
+		if !wait.Sleep(ctx, a.options.Interval) {
 			return
 		}
 	}

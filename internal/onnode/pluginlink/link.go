@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
 const (
@@ -75,7 +76,7 @@ func (l Link) Once(ctx context.Context) error {
 		if failures == 0 {
 			l.Log.Warn("the Node cannot be read; trying again", "error", err)
 		}
-		pause(ctx, failures)
+		wait.Sleep(ctx, times.Jittered(failures, firstPause, longestPause))
 	}
 }
 
@@ -101,7 +102,7 @@ func (l Link) Follow(ctx context.Context) error {
 		} else if failures++; failures == 1 {
 			l.Log.Warn("the Node cannot be watched; trying again", "error", err)
 		}
-		pause(ctx, failures)
+		wait.Sleep(ctx, times.Jittered(failures, firstPause, longestPause))
 	}
 	return nil
 }
@@ -113,18 +114,6 @@ func (l Link) awaitOther(ctx context.Context, node nodeapi.Node, label string) e
 	return l.API.AwaitNode(ctx, l.Node, node.Metadata.ResourceVersion, func(now nodeapi.Node) bool {
 		return now.Metadata.Labels[l.Label] != label
 	})
-}
-
-// pause waits longer after each failure in a row, and for a random part of that: many nodes may lose the API server at
-// the same time.
-func pause(ctx context.Context, failures int) {
-	most := min(firstPause<<min(failures, 10), longestPause)
-	timer := time.NewTimer(most/2 + rand.N(most/2))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // update links the configuration that the label selects, and signals if another one was linked before.

@@ -3,6 +3,8 @@ package probe
 import (
 	"context"
 	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
 // filePause is the pause between two checks of files, smiPause that after a failed nvidia-smi.
@@ -17,13 +19,8 @@ func pollUntil(ctx context.Context, within time.Duration, check func() (time.Dur
 	deadline := time.Now().Add(within)
 	for {
 		pause, err := check()
-		if err == nil || !time.Now().Before(deadline) {
+		if err == nil || !time.Now().Before(deadline) || !wait.Sleep(ctx, pause) {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/atomicfile"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
 // Defaults of Recheck.
@@ -61,12 +62,8 @@ func (r *Recheck) Run(ctx context.Context) error {
 		if !suspected {
 			pause = time.Duration(float64(r.Interval) * (1 - jitter + 2*jitter*rand.Float64()))
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !wait.Sleep(ctx, pause) {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
 // Defaults of Run.
@@ -170,12 +171,7 @@ func (r Run) pause(ctx context.Context, reason error, pause time.Duration) time.
 			return r.Interval
 		}
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	wait.Sleep(ctx, pause)
 	return min(2*pause, r.MaxInterval)
 }
 

@@ -16,6 +16,18 @@ const (
 	remindEvery = time.Minute
 )
 
+// Sleep waits, and reports whether ctx goes on.
+func Sleep(ctx context.Context, period time.Duration) bool {
+	timer := time.NewTimer(period)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
 // Waiter describes a wait.
 type Waiter struct {
 	// Dir is the directory whose changes may make the condition true.

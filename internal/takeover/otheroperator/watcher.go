@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/clusterpolicy/gpu-operator/internal/kube/notify"
+	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
 )
 
 // Timing has the intervals of a Watcher; tests shorten them.
@@ -110,7 +111,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 		w.logFailure(ctx, err)
 		if err != nil || w.isFound() {
 			// Its pods count for some time after their end, which is no event.
-			w.sleep(ctx, w.Timing.FoundInterval)
+			requeue.Sleep(ctx, w.Clock, w.Timing.FoundInterval)
 			continue
 		}
 		switch outcome := w.awaitChange(ctx); {
@@ -118,7 +119,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 		case outcome == expired && w.Clock.Since(relisted) >= w.Timing.Interval:
 			relisted = w.Clock.Now()
 		default:
-			w.sleep(ctx, w.Timing.Interval)
+			requeue.Sleep(ctx, w.Clock, w.Timing.Interval)
 		}
 	}
 	return nil
@@ -195,13 +196,6 @@ func (w *Watcher) matters(change watch.EventType, pod *corev1.Pod) bool {
 	defer w.mu.Unlock()
 	last, known := w.answers[accountOf(pod)]
 	return !known || !w.isFresh(last)
-}
-
-func (w *Watcher) sleep(ctx context.Context, period time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-w.Clock.After(period):
-	}
 }
 
 func (w *Watcher) isFound() bool {
