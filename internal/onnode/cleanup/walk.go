@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/mountinfo"
 )
 
 // Options are where the stack has its directories on the host.
@@ -73,7 +75,7 @@ func Run(o Options) (Report, error) {
 		return Report{}, fmt.Errorf("find what is mounted: %w", err)
 	}
 	r := run{options: o, host: host{root}}
-	r.mounts = mounts{hostRoot: o.HostRoot, own: mountsIn(string(text)), host: r.host}
+	r.mounts = mounts{hostRoot: o.HostRoot, own: mountinfo.Parse(string(text)), host: r.host}
 	r.report.Modules = modulesIn(string(r.host.readFile("proc/modules")))
 	for _, e := range runtimeEntries(o) {
 		r.clean(e)
@@ -266,5 +268,5 @@ func (r *run) judgeDirectory(f found) verdict {
 
 // isLeft reports whether something at or below a path is reported.
 func (r *run) isLeft(name string) bool {
-	return slices.ContainsFunc(r.report.Left, func(l Left) bool { return beneath(name, l.Path) })
+	return slices.ContainsFunc(r.report.Left, func(l Left) bool { return mountinfo.Beneath(name, l.Path) })
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/mountinfo"
 )
 
 // signal signals the processes that read the configuration. That there is none is no error: one that starts later reads
@@ -53,13 +53,6 @@ func (l Link) reads(process, volume string) bool {
 	return err == nil && of == volume
 }
 
-// Fields of a line of /proc/PID/mountinfo, see proc_pid_mountinfo(5).
-const (
-	deviceField     = 2
-	rootField       = 3
-	mountPointField = 4
-)
-
 // volumeOf identifies the directory of the link as the process sees it, by its file system and its path in that. Pods
 // have different volumes at the same path. The cgroup would not do: a container may see only the part below its own.
 func (l Link) volumeOf(process string) (string, error) {
@@ -67,21 +60,10 @@ func (l Link) volumeOf(process string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, found, above := filepath.Dir(l.File), "", ""
-	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line)
-		if len(fields) <= mountPointField {
-			continue
-		}
-		point := fields[mountPointField]
-		below, isAbove := strings.CutPrefix(dir+"/", strings.TrimSuffix(point, "/")+"/")
-		// A later mount hides an earlier one at the same place.
-		if isAbove && len(point) >= len(above) {
-			above, found = point, fields[deviceField]+" "+path.Join(fields[rootField], below)
-		}
-	}
-	if found == "" {
+	dir := filepath.Dir(l.File)
+	in := mountinfo.Of(mountinfo.Parse(string(mounts)), dir)
+	if in.Device == "" {
 		return "", fmt.Errorf("no mount of process %s has %s", process, dir)
 	}
-	return found, nil
+	return in.Device + " " + in.Root, nil
 }
