@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -110,16 +109,3 @@ func field(text, key, otherwise string) string {
 
 // product lists the paths that the operator is built and installed from.
 var product = []string{"api", "assets", "cmd", "config", "internal", "go.mod"}
-
-// commit returns the last one that changed the operator, with -dirty if files have changed since.
-func commit() string {
-	last, err := exec.Command("git", append([]string{"log", "-1", "--format=%h", "--"}, product...)...).Output()
-	if err != nil {
-		return "unknown"
-	}
-	changed, err := exec.Command("git", append([]string{"status", "--porcelain", "--"}, product...)...).Output()
-	if err != nil || len(changed) > 0 {
-		return strings.TrimSpace(string(last)) + "-dirty"
-	}
-	return strings.TrimSpace(string(last))
-}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/resultfile"
 )
 
 // fewestNodes is the minimum for the phases, which break five of them.
@@ -80,7 +82,7 @@ func phaseNames() []string {
 
 // run measures all sizes, and returns the number of missed goals.
 func run(ctx context.Context, o options, progress io.Writer) (missed int, err error) {
-	from := provenance{load: load(), commit: commit()}
+	from := provenance{load: load(), commit: cmp.Or(resultfile.Commit(".", product...), "unknown")}
 	if _, err := cluster.EnsureBinaries(ctx, "", progress); err != nil {
 		return 0, err
 	}

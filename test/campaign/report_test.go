@@ -2,7 +2,6 @@ package campaign
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -113,19 +112,15 @@ func (r results) rowsTable(points map[string][]point) (string, tally) {
 
 // earlier returns a note on the results of other commits.
 func (r results) earlier(points map[string][]point) string {
-	counts, known := map[string]int{}, r.All()
+	known, commits := r.All(), []string(nil)
 	for id, all := range points {
 		for _, p := range all {
-			if k, there := known[id+"/"+p.name]; there && k.Commit != commit() {
-				counts[k.Commit]++
+			if k, there := known[id+"/"+p.name]; there {
+				commits = append(commits, k.Commit)
 			}
 		}
 	}
-	var text strings.Builder
-	for _, commit := range slices.Sorted(maps.Keys(counts)) {
-		fmt.Fprintf(&text, "%d of the points were last run at commit `%s`.\n\n", counts[commit], commit)
-	}
-	return text.String()
+	return resultfile.Earlier(commits, commit(), "%d of the points were last run at commit `%s`.\n\n")
 }
 
 // failures lists the points that failed, with their first violation.

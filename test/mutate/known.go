@@ -65,15 +65,12 @@ func (k *knownRows) writeReport() error {
 		return fmt.Errorf("read the document for the table: %w", err)
 	}
 	rows := k.ofSeed()
-	var suites []string
-	earlier := map[string]int{}
+	var suites, commits []string
 	for _, r := range rows {
 		if r.Suites {
 			suites = append(suites, r.Package)
 		}
-		if r.Commit != k.commit {
-			earlier[r.Commit]++
-		}
+		commits = append(commits, r.Commit)
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n## Mutants\n\nChanges of the code in one place, and whether a test of the package or of one "+
@@ -83,9 +80,7 @@ func (k *knownRows) writeReport() error {
 		fmt.Fprintf(&text, " The suites on an API server judged %s, too.", strings.Join(suites, ", "))
 	}
 	text.WriteString("\n")
-	for _, commit := range slices.Sorted(maps.Keys(earlier)) {
-		fmt.Fprintf(&text, "\n%d of the packages were last judged at commit `%s`.\n", earlier[commit], commit)
-	}
+	text.WriteString(resultfile.Earlier(commits, k.commit, "\n%d of the packages were last judged at commit `%s`.\n"))
 	writeTable(&text, rows)
 	text.WriteString("\n")
 	after := resultfile.ReplacePart(document, "mutants", "make test-mutations", text.String())

@@ -3,6 +3,7 @@ package resultfile
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -21,18 +22,39 @@ func ReplacePart(document []byte, name, command, text string) []byte {
 	return slices.Concat(before, part, after)
 }
 
-// Commit returns the commit of a working tree, followed by -dirty if tracked files have changed since. Those in docs do
-// not count, as results are written there. It returns an empty string outside a repository.
-func Commit(repo string) string {
-	head, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
+// Commit returns the last commit that changed these paths of a working tree, followed by -dirty if files there have
+// changed since. Without paths it is the last one of all, and neither untracked files count nor those in docs, as
+// results are written there. It returns an empty string outside a repository.
+func Commit(repo string, paths ...string) string {
+	git := func(arguments ...string) (string, error) {
+		output, err := exec.Command("git", slices.Concat([]string{"-C", repo}, arguments, paths)...).Output()
+		return strings.TrimSpace(string(output)), err
+	}
+	commit, err := git("log", "-1", "--format=%h", "--")
 	if err != nil {
 		return ""
 	}
-	commit := strings.TrimSpace(string(head))
-	status := exec.Command("git", "-C", repo, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
-	changed, err := status.Output()
-	if err != nil || len(changed) > 0 {
+	status := []string{"status", "--porcelain", "--"}
+	if len(paths) == 0 {
+		status = []string{"status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs"}
+	}
+	if changed, err := git(status...); err != nil || changed != "" {
 		commit += "-dirty"
 	}
 	return commit
+}
+
+// Earlier describes the results of other commits than this one, of which all have these commits. The format has the
+// number of results of a commit, and the commit.
+func Earlier(all []string, now, format string) string {
+	counts := map[string]int{}
+	for _, commit := range all {
+		counts[commit]++
+	}
+	delete(counts, now)
+	var text strings.Builder
+	for _, commit := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&text, format, counts[commit], commit)
+	}
+	return text.String()
 }

@@ -73,9 +73,21 @@ func TestCommit(t *testing.T) {
 	git("init", "--quiet")
 	git("add", "a")
 	git("commit", "--quiet", "--message=a")
-	head := git("rev-parse", "HEAD")
+	head := git("rev-parse", "--short", "HEAD")
 	g.Expect(os.WriteFile(filepath.Join(dir, "untracked"), nil, 0o600)).To(Succeed())
 	g.Expect(resultfile.Commit(dir)).To(Equal(head))
 	g.Expect(os.WriteFile(tracked, []byte("b"), 0o600)).To(Succeed())
 	g.Expect(resultfile.Commit(dir)).To(Equal(head + "-dirty"))
+	git("add", "untracked")
+	git("commit", "--quiet", "--message=b", "untracked")
+	g.Expect(resultfile.Commit(dir, "a")).To(Equal(head + "-dirty"))
+	git("checkout", "--quiet", "a")
+	g.Expect(resultfile.Commit(dir, "a")).To(Equal(head))
+	g.Expect(os.WriteFile(filepath.Join(dir, "new"), nil, 0o600)).To(Succeed())
+	g.Expect(resultfile.Commit(dir, "a", "new")).To(Equal(head + "-dirty"))
+}
+
+func TestEarlier(t *testing.T) {
+	text := resultfile.Earlier([]string{"c", "now", "b", "c"}, "now", "%d at %s.")
+	NewWithT(t).Expect(text).To(Equal("1 at b.2 at c."))
 }
