@@ -96,20 +96,6 @@ func TestChecksOfANodeAreInTheirOrder(t *testing.T) {
 	))
 }
 
-func TestRoomsAreOrderedByTheirImports(t *testing.T) {
-	g := NewWithT(t)
-	all := arrows{"cmd": {"plan": true, "names": true}, "plan": {"kube": true, "names": true}, "kube": {"names": true},
-		"names": {}}
-	g.Expect(all.ordered()).To(Equal([]string{"names", "kube", "plan", "cmd"}))
-	g.Expect(all.reaches("cmd", "names")).To(BeTrue())
-	g.Expect(all.reaches("cmd", "plan")).To(BeFalse(), "one arrow is no way around")
-	g.Expect(all.reaches("names", "cmd")).To(BeFalse())
-
-	all["names"]["plan"] = true
-	_, err := all.ordered()
-	g.Expect(err).To(MatchError(ContainSubstring("rooms import each other: ")))
-}
-
 func TestRoomsOfPackages(t *testing.T) {
 	g := NewWithT(t)
 	for folder, want := range map[string]string{

@@ -9,14 +9,24 @@ import (
 
 const module = "github.com/clusterpolicy/gpu-operator/"
 
+// listed has what goList has returned, by its arguments: listing all packages takes seconds.
+var listed = map[string]string{}
+
 // goList returns a line in this format for each package of the patterns.
 func goList(repo, format string, patterns ...string) (string, error) {
+	key := strings.Join(append(patterns, repo, format), "\n")
+	if lines, is := listed[key]; is {
+		return lines, nil
+	}
 	list := exec.Command("go", append([]string{"list", "-f", format}, patterns...)...)
 	list.Dir = repo
 	out, err := list.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
 		return "", fmt.Errorf("go list: %w: %s", err, failed.Stderr)
+	}
+	if err == nil {
+		listed[key] = string(out)
 	}
 	return string(out), err
 }
