@@ -221,7 +221,7 @@ func (b *brake) holds(w *want) (Hold, string) {
 	switch {
 	case b.storm && !w.approved:
 		return HoldManyFaults, fmt.Sprintf("%d or more nodes, and over %d%% of them, have failed within %s, "+
-			"as with a driver that fails", stormNodes, 100/stormPart, short(stormWindow))
+			"as with a driver that fails", stormNodes, 100/stormPart, times.Short(stormWindow))
 	case b.healthy[w.node.Group] == 0:
 		return HoldLastHealthyNode, "no other node of its node pool and product is healthy"
 	case !w.claimed && b.places >= b.limit:
@@ -308,16 +308,4 @@ func (v Verdict) Missed(n *Node, step *Step, failed bool, message string) Verdic
 	default:
 		return Verdict{Done: n.shows()}
 	}
-}
-
-// short is the duration without units that are 0.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

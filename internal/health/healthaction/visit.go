@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // visit decides what is due for one node, but for the brakes.
@@ -221,7 +222,7 @@ func (c *Cluster) holds(w *want) (hold Hold, why string, until time.Time) {
 	}
 	dwell := c.Policy.dwell(w.fault, w.action)
 	if end := w.fault.Since.Add(dwell); c.Now.Before(end) {
-		return HoldDwell, "the fault must last " + short(dwell), end
+		return HoldDwell, "the fault must last " + times.Short(dwell), end
 	}
 	return "", "", time.Time{}
 }

@@ -1,9 +1,10 @@
-// Package times compares times that may be zero, and has the back-offs after failures. Later and Earlier differ in what
-// the zero time means.
+// Package times compares times that may be zero, has the back-offs after failures, and formats durations. Later and
+// Earlier differ in what the zero time means.
 package times
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -40,4 +41,16 @@ func Earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// Short formats a duration without trailing zero units: 30m, not 30m0s.
+func Short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

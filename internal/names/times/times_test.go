@@ -45,3 +45,11 @@ func TestTimes(t *testing.T) {
 		})
 	}
 }
+
+func TestShort(t *testing.T) {
+	for _, want := range []string{"0s", "10s", "30m", "30m1s", "10h", "10h20m", "1h0m1s"} {
+		if d, err := time.ParseDuration(want); err != nil || times.Short(d) != want {
+			t.Errorf("%s is %s", want, times.Short(d))
+		}
+	}
+}

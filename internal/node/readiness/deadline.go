@@ -1,10 +1,11 @@
 package readiness
 
 import (
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // overduePrefix starts the message of a verdict whose deadline has passed.
@@ -25,20 +26,8 @@ func ApplyDeadline(deadline time.Duration, verdict Verdict, since, now time.Time
 		return verdict
 	}
 	verdict.State, verdict.Overdue = Failed, true
-	verdict.Message = overduePrefix + shortDuration(deadline) + ": " + verdict.Message
+	verdict.Message = overduePrefix + times.Short(deadline) + ": " + verdict.Message
 	return verdict
-}
-
-// shortDuration formats a duration without trailing zero units: 30m, not 30m0s.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // ReadySince returns since when the pod has been ready; zero if it is not ready or the time is unknown.
