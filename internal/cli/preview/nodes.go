@@ -73,19 +73,11 @@ func (o *observer) nodes() []planned {
 
 // node returns one node.
 func (o *observer) node(object *corev1.Node, nodePlan plan.NodePlan) planned {
+	ready := assess.GPUReadyCondition(object)
 	node, _ := observe.UpgradeNode(&observe.UpgradeFacts{
 		Node: object, Decisions: o.plan.Decisions, Planned: &nodePlan, DaemonSets: o.daemonSets,
-		Pods: observe.NodePods{Operands: o.pods.operands[object.Name]}, GPUReady: isGPUReady(object), Now: o.now,
+		Pods: observe.NodePods{Operands: o.pods.operands[object.Name]}, Now: o.now,
+		GPUReady: ready != nil && ready.Status == corev1.ConditionTrue,
 	})
 	return planned{node, nodePlan.Spec, observe.UpgradePolicyField(o.plan.Input.Spec, &nodePlan)}
-}
-
-// isGPUReady reports whether the GPUs of a node can be used.
-func isGPUReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == labels.ConditionGPUReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

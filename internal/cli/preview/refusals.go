@@ -60,7 +60,7 @@ func refusedNodes(p plan.Plan, nodes []nodeinfo.Facts) []refusal {
 	var found []refusal
 	at := map[string]int{}
 	for _, facts := range nodes {
-		if !facts.Managed() || facts.ExcludedByLabel || facts.StandsIn {
+		if !facts.TakesOperands() || facts.StandsIn {
 			continue
 		}
 		node := p.ForNode(facts)

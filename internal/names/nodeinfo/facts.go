@@ -75,3 +75,6 @@ func (f Facts) Equal(other Facts) bool {
 // Managed reports whether the operator manages the node as a GPU node. It does so until the node controller releases
 // the node, so that missing discovery labels remove nothing.
 func (f Facts) Managed() bool { return f.HasGPU || f.WasGPU }
+
+// TakesOperands reports whether operands may run on the node: the operator manages it, and no user keeps them off.
+func (f Facts) TakesOperands() bool { return f.Managed() && !f.ExcludedByLabel }

@@ -92,7 +92,7 @@ func Layouts(nodes []Facts) []Layout {
 	var found []Layout
 	for _, node := range nodes {
 		layout, known := node.KnownLayout()
-		if known && node.Managed() && !node.ExcludedByLabel && !slices.Contains(found, layout) {
+		if known && node.TakesOperands() && !slices.Contains(found, layout) {
 			found = append(found, layout)
 		}
 	}

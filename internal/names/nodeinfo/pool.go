@@ -141,7 +141,7 @@ func (f Facts) poolByLabel() (Pool, bool) {
 func Pools(nodes []Facts, criteria func(Facts) PoolCriteria) []Pool {
 	byName := map[string]*Pool{}
 	for _, node := range nodes {
-		if !node.Managed() || node.ExcludedByLabel {
+		if !node.TakesOperands() {
 			continue
 		}
 		pool, complete := node.PoolInUse(criteria(node))

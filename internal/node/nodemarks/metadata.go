@@ -17,12 +17,12 @@ type Metadata struct {
 	Labels, Annotations map[string]*string
 }
 
-// WasManaged reports whether the operator has certainly managed the node. Labels such as nvidia.com/gpu.present alone
-// may be an administrator's.
-func WasManaged(node *corev1.Node) bool {
+// HadOperands reports whether the operator has certainly managed the node. On another one, labels such as
+// nvidia.com/gpu.present and nvidia.com/gpu.deploy.driver are an administrator's.
+func HadOperands(node *corev1.Node) bool {
 	_, hasPool := node.Labels[labels.Pool]
 	_, isLost := node.Annotations[labels.DiscoveryLostSince]
-	return hasPool || isLost || assess.GPUReadyCondition(node) != nil
+	return hasPool || isLost || assess.GPUReadyCondition(node) != nil || node.Labels[labels.Layout] != ""
 }
 
 // WasWritten reports whether the operator or its node discovery has certainly written to the node.
@@ -30,7 +30,7 @@ func WasWritten(node *corev1.Node) bool {
 	_, isTainted := node.Annotations[labels.StartupTaints]
 	_, isActedOn := node.Annotations[labels.HealthRecord]
 	_, isDrained := node.Annotations[labels.MIGDrain]
-	return isTainted || isActedOn || isDrained || WasManaged(node) || IsMarked(node)
+	return isTainted || isActedOn || isDrained || HadOperands(node) || IsMarked(node)
 }
 
 // IsMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.
@@ -41,10 +41,6 @@ func IsMarked(node *corev1.Node) bool {
 	return discovered || counted || watched || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
 		node.Labels[labels.Cleanup] != ""
 }
-
-// HadOperands reports whether the operator has certainly given the node operands. On another one, labels such as
-// nvidia.com/gpu.deploy.driver are an administrator's.
-func HadOperands(node *corev1.Node) bool { return WasManaged(node) || node.Labels[labels.Layout] != "" }
 
 // Released returns the changes that release a node, but for what the upgrade controller wrote: it may have to uncordon
 // the node first. present is the value of nvidia.com/gpu.present for a node that has lost its GPUs; empty if the policy

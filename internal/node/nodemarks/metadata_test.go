@@ -23,14 +23,14 @@ func TestMarksOfANode(t *testing.T) {
 	annotation := func(key string) *corev1.Node { return marked(nil, map[string]string{key: "a"}) }
 	condition := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "nvidia.com/GPUReady"}}}}
 	for name, test := range map[string]struct {
-		node                                   *corev1.Node
-		managed, operands, marked, writtenOnly bool
+		node                          *corev1.Node
+		operands, marked, writtenOnly bool
 	}{
 		"nothing":           {node: marked(nil, nil)},
 		"an administrator":  {node: label("nvidia.com/gpu.present")},
-		"the pool":          {node: label(own + "pool"), managed: true, operands: true, marked: true},
-		"lost":              {node: annotation(own + "discovery-lost-since"), managed: true, operands: true},
-		"the condition":     {node: condition, managed: true, operands: true},
+		"the pool":          {node: label(own + "pool"), operands: true, marked: true},
+		"lost":              {node: annotation(own + "discovery-lost-since"), operands: true},
+		"the condition":     {node: condition, operands: true},
 		"the layout":        {node: label(own + "runtime"), operands: true, marked: true},
 		"discovered labels": {node: annotation(own + "discovered-labels"), marked: true},
 		"counted GPUs":      {node: annotation(own + "gpus-on-bus"), marked: true},
@@ -42,10 +42,9 @@ func TestMarksOfANode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(nodemarks.WasManaged(test.node)).To(Equal(test.managed))
 			g.Expect(nodemarks.HadOperands(test.node)).To(Equal(test.operands))
 			g.Expect(nodemarks.IsMarked(test.node)).To(Equal(test.marked))
-			g.Expect(nodemarks.WasWritten(test.node)).To(Equal(test.managed || test.marked || test.writtenOnly))
+			g.Expect(nodemarks.WasWritten(test.node)).To(Equal(test.operands || test.marked || test.writtenOnly))
 		})
 	}
 }

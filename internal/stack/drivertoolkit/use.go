@@ -30,7 +30,7 @@ func coreOSNodes(
 		}
 		nodePools := operand.NodePools(in.Spec)
 		for f := range nodes {
-			if !f.IsCoreOS() && f.PoolCoreOS == "" || !f.Managed() || f.ExcludedByLabel {
+			if !f.IsCoreOS() && f.PoolCoreOS == "" || !f.TakesOperands() {
 				continue
 			}
 			if !yield(f, in.ForNode(nodePools, *f).PoolCriteria()) {

@@ -69,7 +69,7 @@ func (s Step) with(more []operand.Instance) Step {
 // collectNodePoolNodes fills nodePoolNodes.
 func (p Plan) collectNodePoolNodes(nodes []nodeinfo.Facts) {
 	for _, node := range nodes {
-		if nodePool := p.nodePoolOf(node); nodePool != nil && node.Managed() && !node.ExcludedByLabel {
+		if nodePool := p.nodePoolOf(node); nodePool != nil && node.TakesOperands() {
 			p.nodePoolNodes[nodePool.Name] = append(p.nodePoolNodes[nodePool.Name], node)
 		}
 	}

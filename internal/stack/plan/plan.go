@@ -121,7 +121,7 @@ func (p Plan) instances(o operand.Operand) (instances []operand.Instance, keep b
 // again.
 func (p Plan) neededBy(o operand.Operand, nodes []nodeinfo.Facts) bool {
 	for _, node := range nodes {
-		if node.Managed() && !node.ExcludedByLabel && p.needs(o, node) {
+		if node.TakesOperands() && p.needs(o, node) {
 			return true
 		}
 	}

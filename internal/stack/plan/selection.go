@@ -101,7 +101,7 @@ func (p Plan) notNeededStep(o operand.Operand, nodes []nodeinfo.Facts) Step {
 		Reason: string(v1.OperandNotNeeded), Message: "no node needs it",
 	}
 	for _, node := range nodes {
-		if !node.Managed() || node.ExcludedByLabel {
+		if !node.TakesOperands() {
 			continue
 		}
 		found := operandOnNode(o, p.checkFacts(o, node), node)

@@ -11,8 +11,7 @@ import (
 // is known, one for each system of the nodes, as GPU nodes often have the same, and one for each variant of the live
 // DaemonSets, which thus follow the spec until there is such a node again.
 func (d *Decisions) StandIns(nodes []nodeinfo.Facts, live []string) []nodeinfo.Facts {
-	mayRun := func(node nodeinfo.Facts) bool { return node.Managed() && !node.ExcludedByLabel }
-	if !*d.Input.Spec.Operator.KeepWithoutNodes || slices.ContainsFunc(nodes, mayRun) {
+	if !*d.Input.Spec.Operator.KeepWithoutNodes || slices.ContainsFunc(nodes, nodeinfo.Facts.TakesOperands) {
 		return nil
 	}
 	standIns := nodeinfo.StandInsLike(nodes)
