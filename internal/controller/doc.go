@@ -1,7 +1,7 @@
 // Package controller has no code: its folders are the controllers, and its tests run those of the policy and of nodes
 // without a control plane. clusterpolicy makes a pass over the policy and the stack; node assesses a node, and writes
 // its labels, taints and condition; upgrade moves nodes to another driver or MIG layout; healthaction acts on faults of
-// GPUs; neighbours looks for other software that uses GPUs.
+// GPUs; neighbours looks for other software that uses GPUs. allnodes is the frame of upgrade and healthaction.
 //
 // # State
 //

@@ -2,26 +2,18 @@ package healthaction
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
 )
-
-// allNodes is the only key of the work queue: the brakes concern all nodes.
-var allNodes = reconcile.Request{NamespacedName: client.ObjectKey{Name: "nodes"}}
 
 // Options configure a Reconciler.
 type Options struct {
@@ -58,12 +50,8 @@ func (r *Reconciler) isIdle() bool {
 
 // run is a pass: read, hold, plan, carry out the steps, publish the verdicts.
 func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
-	if !s.isDue() {
-		return s.result()
-	}
-	if left := s.assessmentLeft(); left > 0 {
-		s.requeueAfter(left)
-		return s.result()
+	if !s.IsDue(s.view.Hydrated, s.view.Nodes) {
+		return s.Result(s.planned.Until)
 	}
 	if err := s.readNodes(ctx); err != nil {
 		return reconcile.Result{}, err
@@ -72,32 +60,18 @@ func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 	s.memory.prune(func(node string) bool { return s.observed[node] != nil })
 	s.plan()
 	s.remember()
-	if !s.basis.Paused() {
+	if !s.Basis.Paused() {
 		s.carryOut(ctx)
 	}
 	s.publish()
-	return s.result()
+	return s.Result(s.planned.Until)
 }
 
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	debounced := r.Timing.Debounced(r.Fleet)
 	return ctrl.NewControllerManagedBy(mgr).Named("healthaction").
-		Watches(&corev1.Node{}, r.debounced(), builder.WithPredicates(cachefilter.HealthNodeChanges())).
-		WatchesRawSource(source.Channel(r.Fleet.HealthActionsDue(), r.debounced())).
-		WithOptions(controller.Options{
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				r.Timing.FirstRetry, r.Timing.LastRetry,
-			),
-		}).Complete(r)
-}
-
-// debounced enqueues a pass for any event, after the debounce time.
-func (r *Reconciler) debounced() handler.EventHandler {
-	return requeue.EnqueueAfter(
-		func(client.Object) time.Duration {
-			t := &r.Timing
-			return min(t.Debounce+time.Duration(r.Fleet.Starting())*t.DebouncePerNode, t.MaxDebounce)
-		},
-		func(client.Object) []reconcile.Request { return []reconcile.Request{allNodes} },
-	)
+		Watches(&corev1.Node{}, debounced, builder.WithPredicates(cachefilter.HealthNodeChanges())).
+		WatchesRawSource(source.Channel(r.Fleet.HealthActionsDue(), debounced)).
+		WithOptions(r.Timing.Options()).Complete(r)
 }

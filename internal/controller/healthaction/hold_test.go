@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
 	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
@@ -39,11 +40,11 @@ func TestNodesAreHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			r := New(Options{
-				Fleet: fleet.New(), Clock: clocktesting.NewFakePassiveClock(now), Timing: Timing{RetryStale: retry},
+				Fleet: fleet.New(), Clock: clocktesting.NewFakePassiveClock(now), Timing: Timing{Delays: allnodes.Delays{RetryStale: retry}},
 			})
 			r.Fleet.Publish(fleet.Basis{Policy: &v1.ClusterPolicy{}, Decisions: decide(nil)}, now)
 			s := r.newScope()
-			entry := &fleet.Entry{BasisVersion: s.basis.Version}
+			entry := &fleet.Entry{BasisVersion: s.Basis.Version}
 			if test.basis != 1 {
 				entry.BasisVersion++
 			}
@@ -52,7 +53,8 @@ func TestNodesAreHeld(t *testing.T) {
 			s.memory.versions["a"], s.memory.failures["a"] = "10", failure{Backoff: times.Backoff{Until: test.failed}}
 			s.holdNodes()
 			g.Expect(s.observed["a"].hold).To(Equal(test.held))
-			g.Expect(s.requeueDelay).To(Equal(test.recheck))
+			result, _ := s.Result(time.Time{})
+			g.Expect(result.RequeueAfter).To(Equal(test.recheck))
 			g.Expect(s.memory.versions).To(HaveLen(map[bool]int{true: 0, false: 1}[test.forgets]))
 		})
 	}

@@ -3,31 +3,26 @@ package healthaction
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
 	"github.com/clusterpolicy/gpu-operator/internal/health/healthaction"
-	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
 )
 
 // scope is one pass.
 type scope struct {
 	*Reconciler
-	now    time.Time
+	allnodes.Pass
 	view   fleet.View
-	basis  *fleet.Basis
 	policy *healthaction.Policy
 
 	nodes    []healthaction.Node
 	observed map[string]*observed
 	planned  healthaction.Plan
-	// requeueDelay is the time until the next pass without an event; 0 for none.
-	requeueDelay time.Duration
 }
 
 // observed is what was read of one node.
@@ -41,8 +36,8 @@ type observed struct {
 }
 
 func (r *Reconciler) newScope() *scope {
-	s := &scope{Reconciler: r, now: r.Clock.Now(), view: r.Fleet.View(), basis: r.Fleet.Basis()}
-	s.policy = policyOf(s.basis)
+	s := &scope{Reconciler: r, view: r.Fleet.View(), Pass: r.Timing.Begin(r.Fleet, r.Clock.Now())}
+	s.policy = policyOf(s.Basis)
 	return s
 }
 
@@ -52,20 +47,6 @@ func policyOf(basis *fleet.Basis) *healthaction.Policy {
 		return nil
 	}
 	return new(healthaction.PolicyOf(basis.Decisions.Input.Spec.Health.Actions))
-}
-
-// isDue reports whether the cluster is known well enough to be read: it is not before the first pass of the policy.
-func (s *scope) isDue() bool {
-	return s.view.Hydrated && s.basis != nil && (s.policy != nil || !s.basis.KeepNodes)
-}
-
-// assessmentLeft returns how long the pass still waits for a new Basis to assess all nodes; 0 if it does not.
-func (s *scope) assessmentLeft() time.Duration {
-	left := s.Timing.Assessment - s.now.Sub(s.basis.Since)
-	if s.policy == nil || left <= 0 || s.view.UnassessedCount(s.basis) == 0 {
-		return 0
-	}
-	return left
 }
 
 // readNodes reads the nodes that the operator manages, and those on which something has to be undone.
@@ -97,39 +78,30 @@ func (s *scope) readNodes(ctx context.Context) error {
 // facts returns what the planner's view of a node follows from. entry is nil for one that the operator does not manage.
 func (s *scope) facts(object *corev1.Node, entry *fleet.Entry) *observe.HealthFacts {
 	facts := &observe.HealthFacts{Node: object, Managed: entry != nil}
-	if entry == nil || entry.Planned == nil || s.basis.Decisions == nil {
+	if entry == nil || entry.Planned == nil || s.Basis.Decisions == nil {
 		return facts
 	}
-	facts.Decisions, facts.Planned = s.basis.Decisions, &entry.Planned.NodePlan
+	facts.Decisions, facts.Planned = s.Basis.Decisions, &entry.Planned.NodePlan
 	facts.Assessment = &entry.Latest
 	return facts
 }
 
-// holdNodes holds the nodes for which no step may be carried out now: they are not assessed by the current Basis, or
-// what was read does not have the last write to them, or a call for them has just failed.
+// holdNodes holds the nodes for which no step may be carried out now.
 func (s *scope) holdNodes() {
 	for name, of := range s.observed {
-		if of.entry != nil && s.basis.Decisions != nil && of.entry.BasisVersion != s.basis.Version {
-			of.hold = true
-			continue
-		}
-		versions, version, backoff := s.memory.versions, of.node.ResourceVersion, s.memory.failures[name].Until.Sub(s.now)
-		held, recheck := versions.Held(name, version, s.Timing.RetryStale, backoff)
-		versions.Forget(name, version)
-		of.hold = held
-		s.requeueAfter(recheck)
+		of.hold = s.Hold(of.node, of.entry, s.memory.versions, s.memory.failures[name].Until.Sub(s.Now))
 	}
 }
 
 // plan plans the next steps.
 func (s *scope) plan() {
-	cluster := healthaction.Cluster{Now: s.now, Policy: s.policy, Nodes: s.nodes}
+	cluster := healthaction.Cluster{Now: s.Now, Policy: s.policy, Nodes: s.nodes}
 	s.planned = cluster.Plan()
 }
 
 // remember keeps what the plan means for the next passes.
 func (s *scope) remember() {
-	s.memory.endRejections(s.planned.Steps, s.now)
+	s.memory.endRejections(s.planned.Steps, s.Now)
 	s.memory.idle = s.policy != nil && !s.policy.Acts() && len(s.planned.Steps) == 0 && len(s.planned.Nodes) == 0
 }
 
@@ -148,17 +120,4 @@ func (s *scope) publish() {
 		}
 	}
 	s.Fleet.SetHealthActions(s.planned.Nodes)
-}
-
-// requeueAfter schedules the next pass after this time at the latest; 0 is ignored.
-func (s *scope) requeueAfter(wait time.Duration) {
-	s.requeueDelay = requeue.MinDelay(s.requeueDelay, wait)
-}
-
-func (s *scope) result() (reconcile.Result, error) {
-	delay := s.requeueDelay
-	if until := s.planned.Until; !until.IsZero() {
-		delay = requeue.MinDelay(delay, max(until.Sub(s.now), time.Millisecond))
-	}
-	return reconcile.Result{RequeueAfter: delay}, nil
 }

@@ -48,7 +48,7 @@ func (s *scope) patch(ctx context.Context, node *corev1.Node, step *healthaction
 	case apierrors.IsNotFound(err):
 	case apierrors.IsConflict(err):
 		// There may be no event, if the change is trimmed from the cache.
-		s.requeueAfter(s.Timing.RetryStale)
+		s.RequeueAfter(s.Timing.RetryStale)
 	default:
 		logger.Error(err, "Changing a node for a health action failed", "why", step.Why)
 		s.fail(step, err)
@@ -63,15 +63,15 @@ func (s *scope) fail(step *healthaction.Step, err error) {
 	if apierrors.IsForbidden(err) {
 		first, last = s.Timing.RetryForbidden, s.Timing.RetryForbidden
 	}
-	next := failure{Backoff: s.memory.failures[node].Next(s.now, first, last)}
+	next := failure{Backoff: s.memory.failures[node].Next(s.Now, first, last)}
 	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
 		next.message = answer.Status().Message
 	}
 	if step.TakesPlace() {
-		s.memory.reject(node, s.now, s.Timing.GiveUp, next.message)
+		s.memory.reject(node, s.Now, s.Timing.GiveUp, next.message)
 	}
 	s.memory.failures[node] = next
-	s.requeueAfter(next.Wait)
+	s.RequeueAfter(next.Wait)
 }
 
 // patchOf returns the merge patch of a step. It replaces the whole list of taints.

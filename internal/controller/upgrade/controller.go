@@ -2,16 +2,12 @@ package upgrade
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -19,16 +15,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/events"
-	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // workers is the number of nodes that are read or changed at a time, so that a slow call for one does not delay others.
 const workers = 8
-
-// allNodes is the only key of the work queue: the budget concerns all nodes.
-var allNodes = reconcile.Request{NamespacedName: client.ObjectKey{Name: "nodes"}}
 
 // Options configure a Reconciler.
 type Options struct {
@@ -79,18 +71,14 @@ func (r *Reconciler) exists(node string) bool { return r.Fleet.Get(node) != nil 
 
 // run is a pass: read, hold, plan, grant slots, carry out the steps, publish the report.
 func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
-	if !s.isDue() {
-		return s.result()
-	}
-	if left := s.assessmentLeft(); left > 0 {
-		s.requeueAfter(left)
-		return s.result()
+	if !s.IsDue(s.view.Hydrated, s.view.Active) {
+		return s.Result(s.planned.Until)
 	}
 	if err := s.refreshCluster(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	s.plan()
-	if !s.basis.Paused() {
+	if !s.Basis.Paused() {
 		if err := s.writeSlots(ctx); err != nil {
 			return s.endWithoutSlots(err)
 		}
@@ -98,33 +86,19 @@ func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 		s.recordBlocked(ctx)
 	}
 	s.publish()
-	return s.result()
+	return s.Result(s.planned.Until)
 }
 
 // SetupWithManager registers the controller and its watches. The index of pods by node is that of the client, or else
 // the node controller registers it.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	debounced := r.Timing.Debounced(r.Fleet)
 	return ctrl.NewControllerManagedBy(mgr).Named("upgrade").
-		Watches(&corev1.Node{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradeNodeChanges())).
-		Watches(&corev1.Pod{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradePodChanges(r.concerns()))).
-		Watches(&corev1.ConfigMap{}, r.debounced(), builder.WithPredicates(cachefilter.SlotsDeleted())).
-		WatchesRawSource(source.Channel(r.Fleet.Assessed(), r.debounced())).
-		WithOptions(controller.Options{
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				r.Timing.FirstRetry, r.Timing.LastRetry,
-			),
-		}).Complete(r)
-}
-
-// debounced enqueues a pass for any event, after the debounce time.
-func (r *Reconciler) debounced() handler.EventHandler {
-	return requeue.EnqueueAfter(
-		func(client.Object) time.Duration {
-			t := &r.Timing
-			return min(t.Debounce+time.Duration(r.Fleet.Starting())*t.DebouncePerNode, t.MaxDebounce)
-		},
-		func(client.Object) []reconcile.Request { return []reconcile.Request{allNodes} },
-	)
+		Watches(&corev1.Node{}, debounced, builder.WithPredicates(cachefilter.UpgradeNodeChanges())).
+		Watches(&corev1.Pod{}, debounced, builder.WithPredicates(cachefilter.UpgradePodChanges(r.concerns()))).
+		Watches(&corev1.ConfigMap{}, debounced, builder.WithPredicates(cachefilter.SlotsDeleted())).
+		WatchesRawSource(source.Channel(r.Fleet.Assessed(), debounced)).
+		WithOptions(r.Timing.Options()).Complete(r)
 }
 
 // concerns returns a function that reports whether a plan depends on the pods of the operand: those of the driver, and

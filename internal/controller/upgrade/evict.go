@@ -41,7 +41,7 @@ const maxRejection = 80
 func (s *scope) evict(ctx context.Context, step *upgrade.Step) {
 	for i := range step.Pods {
 		pod := &step.Pods[i]
-		if left := s.memory.rejection(pod.UID).Until.Sub(s.now); left > 0 {
+		if left := s.memory.rejection(pod.UID).Until.Sub(s.Now); left > 0 {
 			s.lockAndRequeueAfter(left)
 			continue
 		}
@@ -52,7 +52,7 @@ func (s *scope) evict(ctx context.Context, step *upgrade.Step) {
 			log.FromContext(ctx).V(1).Info("Requested an eviction", "node", step.Node, "namespace", pod.Namespace,
 				"pod", pod.Name)
 		}
-		if s.memory.remaining(step.Node, s.now) > 0 {
+		if s.memory.remaining(step.Node, s.Now) > 0 {
 			return
 		}
 	}
@@ -72,7 +72,7 @@ func (s *scope) sendEviction(ctx context.Context, pod *upgrade.WorkloadPod) erro
 		}
 		return err
 	}
-	s.memory.reject(pod.UID, refused, s.now, &s.Timing)
+	s.memory.reject(pod.UID, refused, s.Now, &s.Timing)
 	s.lockAndRequeueAfter(s.memory.rejection(pod.UID).Wait)
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/events"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -134,8 +135,10 @@ func TestAllPodsOfAStepAreEvicted(t *testing.T) {
 				}
 				return nil
 			}})
+			timing := DefaultTiming()
 			s := &scope{
-				Reconciler: New(Options{Client: c, Fleet: fleet.New(), Timing: DefaultTiming()}), now: time.Unix(1000, 0),
+				Reconciler: New(Options{Client: c, Fleet: fleet.New(), Timing: timing}),
+				Pass:       allnodes.Pass{Delays: &timing.Delays, Now: time.Unix(1000, 0)},
 			}
 			s.evict(t.Context(), &upgrade.Step{Node: "a", Pods: []upgrade.WorkloadPod{
 				{Namespace: "n", Name: "one", UID: "1"}, {Namespace: "n", Name: "two", UID: "2"},

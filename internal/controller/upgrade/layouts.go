@@ -23,7 +23,7 @@ import (
 // refreshTenants reads whether pods use the GPUs of the nodes whose MIG layout could be requested now. It schedules the
 // next read: these pods cause no events here.
 func (s *scope) refreshTenants(ctx context.Context) {
-	if s.basis.Decisions == nil || s.basis.Paused() {
+	if s.Basis.Decisions == nil || s.Basis.Paused() {
 		return
 	}
 	var reads errgroup.Group
@@ -39,7 +39,7 @@ func (s *scope) refreshTenants(ctx context.Context) {
 			node.MIG.Idle = true
 			continue
 		}
-		if left := s.memory.expireBusy(node.Name, s.now, &s.Timing); left > 0 {
+		if left := s.memory.expireBusy(node.Name, s.Now, &s.Timing); left > 0 {
 			s.lockAndRequeueAfter(left)
 			continue
 		}
@@ -59,7 +59,7 @@ func (s *scope) refreshTenantsOf(ctx context.Context, node *upgrade.Node, runtim
 			return err
 		}
 		if node.MIG.Idle = len(pods) == 0; !node.MIG.Idle {
-			s.memory.noteBusy(node.Name, s.now)
+			s.memory.noteBusy(node.Name, s.Now)
 			s.lockAndRequeueAfter(s.Timing.RetryBusy)
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -75,7 +76,7 @@ func TestSlotsWithoutAPolicy(t *testing.T) {
 		"at the end":    {slots: slot, nodes: []upgrade.Node{{Name: "a"}}, want: upgrade.Slots{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{basis: &fleet.Basis{}, cluster: upgrade.Cluster{Slots: test.slots, Nodes: test.nodes}}
+			s := &scope{Pass: allnodes.Pass{Basis: &fleet.Basis{}}, cluster: upgrade.Cluster{Slots: test.slots, Nodes: test.nodes}}
 			s.plan()
 			if got := s.planned.Slots; len(got) > 0 || (got == nil) != (test.want == nil) {
 				t.Errorf("got %v, want %v", got, test.want)
@@ -90,7 +91,8 @@ func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
 	node.Name, node.ResourceVersion = "a", "7"
 	s := &scope{
 		Reconciler: &Reconciler{Options: Options{Fleet: fleet.New(), Timing: Timing{FirstPoll: time.Minute}}},
-		basis:      &fleet.Basis{Version: 3}, observed: map[string]*observed{"a": {node: node}}, now: time.Unix(100, 0),
+		Pass:       allnodes.Pass{Basis: &fleet.Basis{Version: 3}, Now: time.Unix(100, 0)},
+		observed:   map[string]*observed{"a": {node: node}},
 	}
 	s.memory = newMemory()
 	planned := func(version string) {
@@ -99,7 +101,7 @@ func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
 		s.Fleet.Set(entry)
 	}
 	isKept := func() bool { _, left := s.keptWorkload("a"); return left > 0 }
-	s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.now}
+	s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.Now}
 	if !isKept() {
 		t.Error("they are read again without a reason")
 	}
@@ -107,7 +109,7 @@ func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
 	if isKept() {
 		t.Error("they are not read again after the first plan of the node")
 	}
-	s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.now}
+	s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.Now}
 	if !isKept() {
 		t.Error("they are read again with the same plan")
 	}
@@ -122,7 +124,9 @@ func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
 func TestFailuresOfACall(t *testing.T) {
 	const patches = "patching"
 	m, now := newMemory(), time.Unix(1000, 0)
-	timing := &Timing{FirstRetry: time.Second, LastRetry: 30 * time.Second, KeepAnswer: 20 * time.Second}
+	timing := &Timing{
+		Delays: allnodes.Delays{FirstRetry: time.Second, LastRetry: 30 * time.Second}, KeepAnswer: 20 * time.Second,
+	}
 	begun := now
 	for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
 		m.noteCall("a", readsPods, nil, now, timing)
@@ -237,7 +241,8 @@ func TestBusyNodesAreReadLater(t *testing.T) {
 
 // Another call that fails is part of the same failures, with its own answer; the delay has a limit.
 func TestFailuresOfSeveralCalls(t *testing.T) {
-	m, timing, begun := newMemory(), &Timing{FirstRetry: time.Second, LastRetry: 3 * time.Second}, time.Unix(1000, 0)
+	timing := &Timing{Delays: allnodes.Delays{FirstRetry: time.Second, LastRetry: 3 * time.Second}}
+	m, begun := newMemory(), time.Unix(1000, 0)
 	now := begun
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
 		what := []string{readsPods, "patching", readsPods, "patching"}[i]

@@ -25,7 +25,7 @@ func noNames(func(string) bool) {}
 // readNodes reads the nodes of the cluster that are active: those that the operator manages, and those that still have
 // the state of an upgrade. The others are at rest, and are not read.
 func (s *scope) readNodes(ctx context.Context) error {
-	s.cluster = upgrade.Cluster{Now: s.now, Policies: s.policies(), Rest: s.view.Rest}
+	s.cluster = upgrade.Cluster{Now: s.Now, Policies: s.policies(), Rest: s.view.Rest}
 	s.observed = make(map[string]*observed, len(s.view.Active))
 	for _, entry := range s.view.Active {
 		node := &corev1.Node{}
@@ -73,32 +73,23 @@ func (s *scope) addNode(ctx context.Context, object *corev1.Node, entry *fleet.E
 	}
 	of := &observed{node: object, entry: entry}
 	s.observed[object.Name] = of
-	facts := &observe.UpgradeFacts{Node: object, Pods: pods, Now: s.now}
-	if entry != nil && entry.Planned != nil && s.basis.Decisions != nil {
-		facts.Decisions, facts.Planned = s.basis.Decisions, &entry.Planned.NodePlan
-		facts.DaemonSets = s.basis.Stack.DaemonSets
+	facts := &observe.UpgradeFacts{Node: object, Pods: pods, Now: s.Now}
+	if entry != nil && entry.Planned != nil && s.Basis.Decisions != nil {
+		facts.Decisions, facts.Planned = s.Basis.Decisions, &entry.Planned.NodePlan
+		facts.DaemonSets = s.Basis.Stack.DaemonSets
 		facts.GPUReady = entry.BasisVersion != 0 && entry.Latest.InService()
 	}
 	node, daemonSet := observe.UpgradeNode(facts)
 	of.daemonSet = daemonSet
-	node.Failing, node.FailingSince = s.memory.failing(object.Name, s.now, &s.Timing)
+	node.Failing, node.FailingSince = s.memory.failing(object.Name, s.Now, &s.Timing)
 	s.cluster.Nodes = append(s.cluster.Nodes, node)
 	return nil
 }
 
-// holdNodes holds the nodes for which no step may be carried out now: they are not assessed by the current Basis, or
-// the cache does not show the last write to them, or a call for them has just failed.
+// holdNodes holds the nodes for which no step may be carried out now.
 func (s *scope) holdNodes() {
 	for name, of := range s.observed {
-		if of.entry != nil && s.basis.Decisions != nil && of.entry.BasisVersion != s.basis.Version {
-			of.hold = true
-			continue
-		}
-		versions, version, backoff := s.memory.versions, of.node.ResourceVersion, s.memory.remaining(name, s.now)
-		held, recheck := versions.Held(name, version, s.Timing.RetryStale, backoff)
-		versions.Forget(name, version)
-		of.hold = held
-		s.requeueAfter(recheck)
+		of.hold = s.Hold(of.node, of.entry, s.memory.versions, s.memory.remaining(name, s.Now))
 	}
 }
 
@@ -107,7 +98,7 @@ func (s *scope) holdNodes() {
 // has been done with it, as such nodes are held.
 func (s *scope) policies() map[string]upgrade.Policy {
 	policies := map[string]upgrade.Policy{}
-	if s.basis.Decisions == nil {
+	if s.Basis.Decisions == nil {
 		return policies
 	}
 	add := func(group string, spec *v1.DriverUpgradePolicySpec) {
@@ -115,14 +106,14 @@ func (s *scope) policies() map[string]upgrade.Policy {
 			policies[group] = observe.UpgradePolicy(*spec, s.Timing.FirstRetryFailed, s.Timing.LastRetryFailed)
 		}
 	}
-	add("", s.basis.Decisions.Input.Spec.Driver.UpgradePolicy)
+	add("", s.Basis.Decisions.Input.Spec.Driver.UpgradePolicy)
 	for _, current := range []bool{true, false} {
 		for _, entry := range s.view.Active {
-			if entry.Planned == nil || !entry.Managed() || (entry.BasisVersion == s.basis.Version) != current {
+			if entry.Planned == nil || !entry.Managed() || (entry.BasisVersion == s.Basis.Version) != current {
 				continue
 			}
 			planned := &entry.Planned.NodePlan
-			add(observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned), planned.Spec.Driver.UpgradePolicy)
+			add(observe.UpgradeGroup(s.Basis.Decisions.Input.Spec, planned), planned.Spec.Driver.UpgradePolicy)
 		}
 	}
 	return policies

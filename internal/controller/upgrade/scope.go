@@ -17,16 +17,15 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/kube/requeue"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // scope is one pass.
 type scope struct {
 	*Reconciler
-	now   time.Time
-	basis *fleet.Basis
-	view  fleet.UpgradeView
+	allnodes.Pass
+	view fleet.UpgradeView
 
 	// The cluster as observed. observed has what steps need of its nodes, by name.
 	cluster  upgrade.Cluster
@@ -37,8 +36,6 @@ type scope struct {
 	claims *observe.GPUClaims
 
 	planned upgrade.Plan
-	// requeueDelay is the time until the next pass without an event; 0 for none.
-	requeueDelay time.Duration
 }
 
 // observed is what was read of one node.
@@ -55,29 +52,9 @@ type observed struct {
 
 func (r *Reconciler) newScope() *scope {
 	return &scope{
-		Reconciler: r, now: r.Clock.Now(), basis: r.Fleet.Basis(), view: r.Fleet.UpgradeView(noNames),
+		Reconciler: r, Pass: r.Timing.Begin(r.Fleet, r.Clock.Now()), view: r.Fleet.UpgradeView(noNames),
 		claims: observe.NewGPUClaims(r.Live),
 	}
-}
-
-// isDue reports whether the cluster is known well enough to be read: it is not before the first pass of the policy, and
-// while NVIDIA's operator is at work.
-func (s *scope) isDue() bool {
-	return s.view.Hydrated && s.basis != nil && (s.basis.Decisions != nil || !s.basis.KeepNodes)
-}
-
-// assessmentLeft returns how long the pass still waits for a new Basis to assess all nodes; 0 if it does not.
-func (s *scope) assessmentLeft() time.Duration {
-	left := s.Timing.Assessment - s.now.Sub(s.basis.Since)
-	if s.basis.Decisions == nil || left <= 0 || !slices.ContainsFunc(s.view.Active, s.isUnassessed) {
-		return 0
-	}
-	return left
-}
-
-// isUnassessed reports whether the operator manages the node, and has not assessed it by the Basis of this pass.
-func (s *scope) isUnassessed(entry *fleet.Entry) bool {
-	return entry.Managed() && entry.BasisVersion != s.basis.Version
 }
 
 // refreshCluster reads the cluster, and updates what passes remember of it. A node at rest that has a slot needs a
@@ -107,31 +84,18 @@ func (s *scope) refreshCluster(ctx context.Context) error {
 func (s *scope) plan() {
 	s.planned = s.cluster.Plan()
 	hasRecord := func(node upgrade.Node) bool { return node.Record != nil || node.MIG.Drain != nil }
-	if s.basis.Decisions == nil && len(s.cluster.Slots) > 0 && !slices.ContainsFunc(s.cluster.Nodes, hasRecord) {
+	if s.Basis.Decisions == nil && len(s.cluster.Slots) > 0 && !slices.ContainsFunc(s.cluster.Nodes, hasRecord) {
 		s.planned.Slots = upgrade.Slots{}
 	}
 }
 
-// requeueAfter schedules the next pass after this time at the latest; 0 is ignored.
-func (s *scope) requeueAfter(wait time.Duration) {
-	s.requeueDelay = requeue.MinDelay(s.requeueDelay, wait)
-}
-
 // publish stores the report, for the status of the policy and for metrics.
 func (s *scope) publish() {
-	if s.basis.Decisions == nil {
+	if s.Basis.Decisions == nil {
 		s.Fleet.SetUpgrades(nil)
 		return
 	}
 	s.Fleet.SetUpgrades(&s.planned.Report)
-}
-
-func (s *scope) result() (reconcile.Result, error) {
-	delay := s.requeueDelay
-	if until := s.planned.Until; !until.IsZero() {
-		delay = requeue.MinDelay(delay, max(until.Sub(s.now), time.Millisecond))
-	}
-	return reconcile.Result{RequeueAfter: delay}, nil
 }
 
 // endWithoutSlots ends a pass whose slots could not be written: no step may be carried out. After a conflict it is
@@ -139,8 +103,8 @@ func (s *scope) result() (reconcile.Result, error) {
 func (s *scope) endWithoutSlots(err error) (reconcile.Result, error) {
 	s.publish()
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		s.requeueAfter(s.Timing.RetryStale)
-		return s.result()
+		s.RequeueAfter(s.Timing.RetryStale)
+		return s.Result(s.planned.Until)
 	}
 	return reconcile.Result{}, err
 }
@@ -156,13 +120,13 @@ func (s *scope) call(ctx context.Context, node, what string, do func(context.Con
 	err := do(ctx)
 	switch {
 	case err == nil || apierrors.IsNotFound(err):
-		s.memory.noteCall(node, what, nil, s.now, &s.Timing)
+		s.memory.noteCall(node, what, nil, s.Now, &s.Timing)
 		return err == nil
 	case apierrors.IsConflict(err):
 		s.lockAndRequeueAfter(s.Timing.RetryStale)
 		return false
 	}
-	wait := s.memory.noteCall(node, what, err, s.now, &s.Timing)
+	wait := s.memory.noteCall(node, what, err, s.Now, &s.Timing)
 	s.lockAndRequeueAfter(wait)
 	log.FromContext(ctx).Error(fmt.Errorf("%s of node %s: %w", what, node, err),
 		"The driver upgrade of a node has to wait", "node", node, "retryAfter", wait)
@@ -173,7 +137,7 @@ func (s *scope) call(ctx context.Context, node, what string, do func(context.Con
 func (s *scope) lockAndRequeueAfter(wait time.Duration) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
-	s.requeueAfter(wait)
+	s.RequeueAfter(wait)
 }
 
 // forget drops what was remembered of nodes and pods that no longer matter.

@@ -52,7 +52,7 @@ func (s *scope) refreshSlots(ctx context.Context) error {
 	if object.Labels[labels.ManagedBy] != labels.ManagedByValue {
 		s.cluster.SlotsConflict = fmt.Sprintf(slotsConflict, labels.UpgradeSlots)
 		// Its end causes no event: only objects with the label are watched.
-		s.requeueAfter(s.Timing.LastRetry)
+		s.RequeueAfter(s.Timing.LastRetry)
 		return nil
 	}
 	if object.Immutable != nil && *object.Immutable {
@@ -78,7 +78,7 @@ func (s *scope) blockSlots(ctx context.Context, doing string, err error) error {
 	s.cluster.SlotsReason = v1.ReasonReconcileFailed
 	answer := s.noteSlotsRefused(ctx, doing, err)
 	s.cluster.SlotsConflict = fmt.Sprintf("%s ConfigMap %s: %s", doing, labels.UpgradeSlots, answer)
-	s.requeueAfter(s.Timing.LastRetry)
+	s.RequeueAfter(s.Timing.LastRetry)
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (s *scope) noteSlotsRefused(ctx context.Context, doing string, err error) s
 	if known.doing == doing && known.reason == refused.reason {
 		refused.answer = known.answer
 	}
-	refused.answer = refused.answer.next(err.Error(), s.now, s.Timing.KeepAnswer)
+	refused.answer = refused.answer.next(err.Error(), s.Now, s.Timing.KeepAnswer)
 	if refused.answer != known.answer {
 		log.FromContext(ctx).Error(err, "No node can get a slot for its driver upgrade", "call", doing,
 			"configMap", labels.UpgradeSlots)
@@ -137,7 +137,7 @@ func (s *scope) writeSlots(ctx context.Context) error {
 	s.forgetSlotsRefusal(writesSlots)
 	s.memory.mayHaveSlots = len(s.planned.Slots) > 0
 	// The steps of nodes that have got a slot are in the next plan. The ConfigMap causes no event here.
-	s.requeueAfter(s.Timing.Debounce)
+	s.RequeueAfter(s.Timing.Debounce)
 	return nil
 }
 

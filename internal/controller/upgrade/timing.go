@@ -1,19 +1,14 @@
 package upgrade
 
-import "time"
+import (
+	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
+)
 
 // Timing has the delays of the Reconciler. Tests shorten them.
 type Timing struct {
-	// Debounce is the delay between an event and the pass. DebouncePerNode is added for each starting node, up to
-	// MaxDebounce: they change all the time, and none of them is upgraded.
-	Debounce, DebouncePerNode, MaxDebounce time.Duration
-	// Assessment is how long a pass waits until all nodes are assessed by a new Basis. Afterwards only nodes that are not
-	// assessed yet have to wait.
-	Assessment time.Duration
-	// RetryStale is the delay after a conflict, or while the cache does not show the last write to a Node.
-	RetryStale time.Duration
-	// FirstRetry and LastRetry bound the back-off after a failed call, for one node or for the pass.
-	FirstRetry, LastRetry time.Duration
+	allnodes.Delays
 	// FirstEviction and LastEviction bound the back-off of a pod whose eviction the API server has rejected.
 	FirstEviction, LastEviction time.Duration
 	// FirstPoll is the delay before the pods of users are read again on nodes that wait for them, as these pods cause no
@@ -34,13 +29,7 @@ type Timing struct {
 // DefaultTiming returns the delays for production.
 func DefaultTiming() Timing {
 	return Timing{
-		Debounce:         200 * time.Millisecond,
-		DebouncePerNode:  2 * time.Millisecond,
-		MaxDebounce:      3 * time.Second,
-		Assessment:       10 * time.Second,
-		RetryStale:       time.Second,
-		FirstRetry:       time.Second,
-		LastRetry:        30 * time.Second,
+		Delays:           allnodes.DefaultDelays(),
 		FirstEviction:    5 * time.Second,
 		LastEviction:     30 * time.Second,
 		FirstPoll:        2 * time.Second,

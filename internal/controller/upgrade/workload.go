@@ -53,7 +53,7 @@ func (s *scope) refreshWorkloads(ctx context.Context) {
 		}
 	}
 	if waited > 0 {
-		s.requeueAfter(s.memory.slowPoll(waited, &s.Timing))
+		s.RequeueAfter(s.memory.slowPoll(waited, &s.Timing))
 	}
 	s.forget(pods)
 }
@@ -80,7 +80,7 @@ func (k *keptWorkload) copy() *upgrade.Workload {
 }
 
 func (s *scope) workloadBasis(node string) workloadBasis {
-	of := workloadBasis{version: s.observed[node].node.ResourceVersion, basis: s.basis.Version}
+	of := workloadBasis{version: s.observed[node].node.ResourceVersion, basis: s.Basis.Version}
 	if entry := s.Fleet.Get(node); entry != nil && entry.Planned != nil {
 		of.planned = entry.Planned.Inputs.Version
 	}
@@ -91,8 +91,8 @@ func (s *scope) workloadBasis(node string) workloadBasis {
 // due.
 func (s *scope) keptWorkload(node string) (known keptWorkload, left time.Duration) {
 	known, is := s.memory.workloads[node]
-	left = s.Timing.FirstPoll - s.now.Sub(known.at)
-	if !is || left <= 0 || known.at.After(s.now) || known.of != s.workloadBasis(node) {
+	left = s.Timing.FirstPoll - s.Now.Sub(known.at)
+	if !is || left <= 0 || known.at.After(s.Now) || known.of != s.workloadBasis(node) {
 		return keptWorkload{}, 0
 	}
 	return known, left
@@ -106,7 +106,7 @@ func (s *scope) keepWorkloads(kept map[string]keptWorkload) {
 		if _, known := kept[node.Name]; known || !node.AwaitsPods() {
 			continue
 		}
-		read := keptWorkload{of: s.workloadBasis(node.Name), at: s.now, workload: *node.Workload}
+		read := keptWorkload{of: s.workloadBasis(node.Name), at: s.Now, workload: *node.Workload}
 		kept[node.Name], node.Workload = read, read.copy()
 	}
 	s.memory.workloads = kept
@@ -115,7 +115,7 @@ func (s *scope) keepWorkloads(kept map[string]keptWorkload) {
 // needsWorkload reports whether the next step of the node depends on the pods of users, and may be carried out.
 func (s *scope) needsWorkload(node *upgrade.Node) bool {
 	switch {
-	case s.observed[node.Name].hold || s.basis.Decisions == nil:
+	case s.observed[node.Name].hold || s.Basis.Decisions == nil:
 		return false
 	case node.NeedsWorkload() && (node.Record.State != upgrade.StateRequired || s.cluster.Slots.Valid(node)):
 		return true
@@ -142,7 +142,7 @@ func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Wo
 		return nil, nil
 	}
 	planned := &entry.Planned.NodePlan
-	field := observe.UpgradePolicyField(s.basis.Decisions.Input.Spec, planned)
+	field := observe.UpgradePolicyField(s.Basis.Decisions.Input.Spec, planned)
 	rules, err := observe.UpgradePodPolicy(s.Namespace, field, planned.Spec.Driver.UpgradePolicy)
 	if err != nil {
 		return nil, err
