@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -33,7 +32,7 @@ const (
 // applyCRDsCommand installs or updates the definitions in the cluster. Helm only installs crds/ once and never updates
 // it, so the chart runs this before each upgrade.
 func applyCRDsCommand() *cobra.Command {
-	kubeconfig, existing := "", false
+	existing := false
 	cmd := &cobra.Command{
 		Use:   "apply-crds",
 		Short: "Install or update this release's CustomResourceDefinitions",
@@ -42,19 +41,12 @@ func applyCRDsCommand() *cobra.Command {
 It needs permission to get and patch customresourcedefinitions, and to create those that do not exist yet.
 It exits with 0 if the definitions are up to date, also if they already were.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctrl.SetLogger((&logOptions{}).logger())
-			config, err := restConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			return applyCRDs(cmd.Context(), config, existing, cmd.OutOrStdout())
-		},
 	}
 	cmd.Flags().BoolVar(&existing, "existing", false,
 		"do nothing if that of ClusterPolicy does not exist yet: the installer creates them")
-	addKubeconfig(cmd.Flags(), &kubeconfig)
-	return cmd
+	return onCluster(cmd, func(config *rest.Config, _ []string) error {
+		return applyCRDs(cmd.Context(), config, existing, cmd.OutOrStdout())
+	})
 }
 
 func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.Writer) error {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	watchtools "k8s.io/client-go/tools/watch"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -24,7 +23,7 @@ const worstNodes = 10
 
 // checkReadyCommand waits until the operator reports that a policy is ready. helm test runs it.
 func checkReadyCommand() *cobra.Command {
-	kubeconfig, timeout := "", time.Duration(0)
+	timeout := time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "check-ready [NAME]",
 		Short: "Wait until a ClusterPolicy is ready, or report what is not",
@@ -33,22 +32,15 @@ func checkReadyCommand() *cobra.Command {
 It needs permission to list and watch this one ClusterPolicy. It exits with 0 once the operator has observed the
 current spec and reports it as ready, and with 1 after the timeout.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctrl.SetLogger((&logOptions{}).logger())
-			config, err := restConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			name := "cluster-policy"
-			if len(args) > 0 {
-				name = args[0]
-			}
-			return checkReady(cmd.Context(), config, name, timeout, cmd.OutOrStdout())
-		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
-	addKubeconfig(cmd.Flags(), &kubeconfig)
-	return cmd
+	return onCluster(cmd, func(config *rest.Config, args []string) error {
+		name := "cluster-policy"
+		if len(args) > 0 {
+			name = args[0]
+		}
+		return checkReady(cmd.Context(), config, name, timeout, cmd.OutOrStdout())
+	})
 }
 
 func checkReady(ctx context.Context, config *rest.Config, name string, timeout time.Duration, out io.Writer) error {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
@@ -20,7 +19,7 @@ import (
 // deleteCRDsCommand removes the definitions from the cluster, and all objects of their kinds with them. The chart runs
 // it after helm uninstall if its values request it.
 func deleteCRDsCommand() *cobra.Command {
-	kubeconfig, timeout := "", time.Duration(0)
+	timeout := time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "delete-crds",
 		Short: "Delete the CustomResourceDefinitions, and all ClusterPolicies and NVIDIADrivers with them",
@@ -28,18 +27,11 @@ func deleteCRDsCommand() *cobra.Command {
 
 It needs permission to get and delete customresourcedefinitions. It exits with 0 once the definitions are gone.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctrl.SetLogger((&logOptions{}).logger())
-			config, err := restConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			return deleteCRDs(cmd.Context(), config, timeout, cmd.OutOrStdout())
-		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait until each definition is gone")
-	addKubeconfig(cmd.Flags(), &kubeconfig)
-	return cmd
+	return onCluster(cmd, func(config *rest.Config, _ []string) error {
+		return deleteCRDs(cmd.Context(), config, timeout, cmd.OutOrStdout())
+	})
 }
 
 func deleteCRDs(ctx context.Context, config *rest.Config, timeout time.Duration, out io.Writer) error {

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -22,6 +24,21 @@ const flagKubeconfig = "kubeconfig"
 // addKubeconfig adds the flag whose value restConfig takes.
 func addKubeconfig(flags *pflag.FlagSet, path *string) {
 	flags.StringVar(path, flagKubeconfig, "", "path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+}
+
+// onCluster makes a command run on the cluster of its flag for a kubeconfig.
+func onCluster(cmd *cobra.Command, run func(config *rest.Config, args []string) error) *cobra.Command {
+	kubeconfig := ""
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		ctrl.SetLogger((&logOptions{}).logger())
+		config, err := restConfig(kubeconfig)
+		if err != nil {
+			return err
+		}
+		return run(config, args)
+	}
+	addKubeconfig(cmd.Flags(), &kubeconfig)
+	return cmd
 }
 
 // restConfig returns how to reach the cluster: by the kubeconfig at path, or if that is empty by KUBECONFIG or the

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	watchtools "k8s.io/client-go/tools/watch"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -32,7 +31,7 @@ const cleanupCommand = "kubectl gpu cleanup"
 // uninstallCommand deletes all policies and waits until they are gone, and the stack with them. The chart runs it
 // before helm uninstall removes the operator.
 func uninstallCommand() *cobra.Command {
-	kubeconfig, timeout := "", time.Duration(0)
+	timeout := time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Delete all ClusterPolicies, and wait until the operator has removed the stack",
@@ -42,18 +41,11 @@ It needs permission to get, list, watch and delete ClusterPolicies, and the oper
 waits for, and exits with 0 once no policy is left, and with 1 after the timeout. The removal then goes on: repeat the
 command to wait for its end. Without the operator, ` + cleanupCommand + ` finishes the removal.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctrl.SetLogger((&logOptions{}).logger())
-			config, err := restConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			return uninstall(cmd.Context(), config, timeout, cmd.OutOrStdout())
-		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait until all policies are gone")
-	addKubeconfig(cmd.Flags(), &kubeconfig)
-	return cmd
+	return onCluster(cmd, func(config *rest.Config, _ []string) error {
+		return uninstall(cmd.Context(), config, timeout, cmd.OutOrStdout())
+	})
 }
 
 // uninstallation deletes policies, and knows those that are left.
