@@ -7,7 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+
+	children "github.com/clusterpolicy/gpu-operator/test/process"
 )
 
 // seccompPackage is Debian's package with the headers and the static library of libseccomp.
@@ -52,7 +53,7 @@ func unpackDebian(ctx context.Context, name, dir string) error {
 	}
 	apt := func(options ...string) error {
 		// The user of apt's sandbox could not write to dir.
-		return runIn(ctx, dir, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root"}, options...)...)
+		return children.Run(ctx, dir, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root"}, options...)...)
 	}
 	if failure := apt("download", name); failure != nil {
 		if err := downloadWithOwnLists(apt, name, dir); err != nil {
@@ -63,7 +64,7 @@ func unpackDebian(ctx context.Context, name, dir string) error {
 	if err != nil || len(packages) != 1 {
 		return fmt.Errorf("apt-get download %s left %d packages: %w", name, len(packages), errors.Join(err, os.ErrNotExist))
 	}
-	return runIn(ctx, dir, "dpkg-deb", "-x", packages[0], dir)
+	return children.Run(ctx, dir, "dpkg-deb", "-x", packages[0], dir)
 }
 
 // downloadWithOwnLists fetches the package lists into dir, then the package, and removes the lists.
@@ -74,14 +75,4 @@ func downloadWithOwnLists(apt func(...string) error, name, dir string) error {
 	}
 	lists := []string{"-o", "Dir::State=" + state, "-o", "Dir::Cache=" + state}
 	return errors.Join(apt(append(lists, "update")...), apt(append(lists, "download", name)...), os.RemoveAll(state))
-}
-
-// runIn runs a command; its error includes the output.
-func runIn(ctx context.Context, dir, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/test/process"
 )
 
 // OperatorImage and OperatorTag name the operator's image in tests. The tag is not latest, which kubelets always pull.
@@ -34,13 +34,13 @@ func BuildOperatorImage(ctx context.Context, repository, name, out string, progr
 	if err := buildRootFS(ctx, repository, rootfs); err != nil {
 		return err
 	}
-	return call(ctx, filepath.Join(repository, "config", "image"), "go", "run", ".", "--rootfs="+rootfs, "--name="+name,
+	return process.Run(ctx, filepath.Join(repository, "config", "image"), "go", "run", ".", "--rootfs="+rootfs, "--name="+name,
 		"--out="+out)
 }
 
 // buildRootFS builds what is in the operator's image into an empty folder, with the C library of this computer.
 func buildRootFS(ctx context.Context, repository, rootfs string) error {
-	if err := call(ctx, filepath.Join(repository, "config", "image"), "./build.sh", "rootfs", rootfs); err != nil {
+	if err := process.Run(ctx, filepath.Join(repository, "config", "image"), "./build.sh", "rootfs", rootfs); err != nil {
 		return err
 	}
 	libraries, err := Libraries(filepath.Join(rootfs, "usr", "bin", "gpu-node-cuda"))
@@ -98,14 +98,4 @@ func copyFile(from, to string) error {
 		return err
 	}
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, 0o755))
-}
-
-// call runs a command; the error has its output.
-func call(ctx context.Context, dir, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return nil
 }

@@ -1,10 +1,12 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -47,4 +49,14 @@ func serve(task func()) {
 		task()
 		task = <-work
 	}
+}
+
+// Run runs a command in a folder; its error includes the output.
+func Run(ctx context.Context, dir, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
 }

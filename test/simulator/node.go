@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
@@ -234,9 +235,9 @@ func (n *node) initDuration(p program) time.Duration {
 
 // next returns when the node has to be processed again.
 func (n *node) next() time.Time {
-	next := earlier(n.nextWithdrawal(), n.mig.due)
+	next := times.Earlier(n.nextWithdrawal(), n.mig.due)
 	for _, p := range n.pods {
-		next = earlier(next, p.next())
+		next = times.Earlier(next, p.next())
 	}
 	return next
 }

@@ -80,7 +80,7 @@ func fingerprints(daemonSets map[string]*appsv1.DaemonSet) map[string]fingerprin
 // equals reports whether both bases lead to the same assessments.
 func (b *Basis) equals(other *Basis) bool {
 	return other != nil && b.Decisions == other.Decisions && b.KeepNodes == other.KeepNodes &&
-		b.Removal.equals(other.Removal) &&
+		same(b.Removal, other.Removal) &&
 		maps.Equal(b.fingerprint, other.fingerprint) &&
 		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
 }

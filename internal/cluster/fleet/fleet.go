@@ -122,7 +122,7 @@ func (f *Fleet) Set(entry *Entry) {
 	}
 	if !sameFacts || aggregateDiffers(before, entry) {
 		f.notifyChanged()
-	} else if before.Latest.InService() != entry.Latest.InService() || !sameResting(before.Resting, entry.Resting) {
+	} else if before.Latest.InService() != entry.Latest.InService() || !same(before.Resting, entry.Resting) {
 		f.notifyAssessed()
 	}
 }

@@ -15,14 +15,6 @@ type Removal struct {
 	RuntimeClass string
 }
 
-// equals reports whether both are the same; each may be nil.
-func (r *Removal) equals(other *Removal) bool {
-	if r == nil || other == nil {
-		return r == other
-	}
-	return *r == *other
-}
-
 // NodeRemoval is how far the removal of the stack has got on a node. It is immutable.
 type NodeRemoval struct {
 	// Step that was found last.

@@ -76,8 +76,8 @@ func (f *Fleet) indexUpgrades() {
 	}
 }
 
-// sameResting reports whether two nodes, nil for one that is not at rest, mean the same for a plan of driver upgrades.
-func sameResting(a, b *upgrade.Resting) bool {
+// same reports whether both are the same; each may be nil.
+func same[T comparable](a, b *T) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
