@@ -8,6 +8,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/explain"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 )
 
 // maxNamed is how many nodes a finding names in the text.
@@ -96,9 +97,4 @@ func writeFindings(text *strings.Builder, findings []explain.Finding, none strin
 }
 
 // named lists the first names and counts the others.
-func named(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
-}
+func named(names []string) string { return text.Named(names, maxNamed) }

@@ -1,8 +1,6 @@
 package removal
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -72,14 +70,14 @@ func (n *Node) next() Step {
 	case n.isDone():
 		return Step{Action: Done}
 	case len(n.Users) > 0 && n.NeedsUsers():
-		return Step{Action: Hold, Message: "held by " + named(n.Users)}
+		return Step{Action: Hold, Message: "held by " + text.Named(n.Users, maxNamed)}
 	case n.isLost() && n.Written:
 		since := n.Kubelet.Since.UTC().Format(time.RFC3339)
 		return Step{Action: Release, Message: "the kubelet has not been ready since " + since}
 	case len(takeOff) > 0:
 		return Step{Action: TakeOff, Labels: takeOff, Message: "operands are being removed"}
 	case len(n.endingPods()) > 0:
-		return Step{Action: Wait, Message: "waits until these pods have ended: " + named(podNames(n.endingPods()))}
+		return Step{Action: Wait, Message: "waits until these pods have ended: " + text.Named(podNames(n.endingPods()), maxNamed)}
 	case n.Upgrading:
 		return Step{Action: Wait, Message: "waits until its driver upgrade has ended"}
 	}
@@ -112,12 +110,4 @@ func podNames(pods []Pod) []string {
 		names = append(names, pod.Name)
 	}
 	return names
-}
-
-// named names the first pods, and counts the others.
-func named(pods []string) string {
-	if len(pods) <= maxNamed {
-		return strings.Join(pods, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(pods[:maxNamed], ", "), len(pods)-maxNamed)
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 )
 
 // maxVulnerabilities is how many a text names.
@@ -78,12 +80,7 @@ func (o Outdated) Why() string {
 		return fmt.Sprintf("before %s, which fixes the vulnerabilities of NVIDIA's security bulletin %s (%s)",
 			newest.Version, newest.Bulletin, newest.Date)
 	}
-	rest := ""
-	if len(named) > maxVulnerabilities {
-		rest = fmt.Sprintf(" and %d more", len(named)-maxVulnerabilities)
-		named = named[:maxVulnerabilities]
-	}
-	return fmt.Sprintf("before %s, which fixes %s%s", newest.Version, strings.Join(named, ", "), rest)
+	return fmt.Sprintf("before %s, which fixes %s", newest.Version, text.Named(named, maxVulnerabilities))
 }
 
 // Remedy is what to change.

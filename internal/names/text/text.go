@@ -1,7 +1,10 @@
 // Package text joins and bounds the messages that users read. It has no text of its own.
 package text
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Join joins the parts that are not empty with colons.
 func Join(parts ...string) string {
@@ -17,12 +20,20 @@ func Join(parts ...string) string {
 // Listed is how many names List has at most.
 const Listed = 3
 
-// List joins the first names, and says if there are more.
+// List lists the first names, and says if there are more: their number would change a message too often.
 func List(names []string) string {
 	if len(names) > Listed {
 		return strings.Join(names[:Listed], ", ") + " and more"
 	}
 	return strings.Join(names, ", ")
+}
+
+// Named lists the first names, and counts the others if there are more than most.
+func Named(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // Truncate shortens the text to maxBytes, with "..." at the end if it was longer. It never splits a character.

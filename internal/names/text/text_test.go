@@ -54,3 +54,13 @@ func TestList(t *testing.T) {
 		}
 	}
 }
+
+func TestNamed(t *testing.T) {
+	for want, names := range map[string][]string{
+		"": nil, "a": {"a"}, "a, b": {"a", "b"}, "a, b and 2 more": {"a", "b", "c", "d"},
+	} {
+		if got := text.Named(names, 2); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 )
@@ -91,12 +91,8 @@ func lossOf(before, now presence) *Loss {
 		return nil
 	}
 	slices.Sort(lost)
-	names := strings.Join(lost[:min(len(lost), maxNamed)], ", ")
-	if len(lost) > maxNamed {
-		names += fmt.Sprintf(" and %d more", len(lost)-maxNamed)
-	}
 	loss := &Loss{GPUs: len(lost), reason: fmt.Sprintf("%d of %d GPUs lost since the validation: %s; see the kernel log, "+
-		"and reset the GPU or reboot the node", len(lost), all, names)}
+		"and reset the GPU or reboot the node", len(lost), all, text.Named(lost, maxNamed))}
 	if len(lost) == all {
 		loss.GPUs = 0
 	}

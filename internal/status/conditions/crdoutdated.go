@@ -19,10 +19,10 @@ const maxNamedFields = 5
 func SetCRDOutdated(status *v1.ClusterPolicyStatus, ofPolicies, ofDrivers []string, namespace string) {
 	var dropped []string
 	if len(ofPolicies) > 0 {
-		dropped = append(dropped, joinFields(ofPolicies)+" from ClusterPolicies")
+		dropped = append(dropped, text.Named(ofPolicies, maxNamedFields)+" from ClusterPolicies")
 	}
 	if len(ofDrivers) > 0 {
-		dropped = append(dropped, joinFields(ofDrivers)+" from NVIDIADrivers")
+		dropped = append(dropped, text.Named(ofDrivers, maxNamedFields)+" from NVIDIADrivers")
 	}
 	if len(dropped) == 0 {
 		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionCRDOutdated)
@@ -42,7 +42,7 @@ func SetCRDOutdated(status *v1.ClusterPolicyStatus, ofPolicies, ofDrivers []stri
 // CustomResourceDefinition.
 func DriversUnreadMessage(missing []string, namespace string) string {
 	return fmt.Sprintf("the CustomResourceDefinition of NVIDIADriver is older than the operator and does not have %s, so "+
-		"that drivers stay as they are: %s", joinFields(missing), crdUpdateCommand(namespace))
+		"that drivers stay as they are: %s", text.Named(missing, maxNamedFields), crdUpdateCommand(namespace))
 }
 
 // FrozenMessage returns why the operator changes nothing: fields of the spec are missing in the cluster's
@@ -50,21 +50,13 @@ func DriversUnreadMessage(missing []string, namespace string) string {
 // them already.
 func FrozenMessage(missing, dropped []string, namespace string) string {
 	cause := fmt.Sprintf("does not have %s, and this ClusterPolicy is not the one that was last applied: "+
-		"fields may have been dropped", joinFields(missing))
+		"fields may have been dropped", text.Named(missing, maxNamedFields))
 	if len(dropped) > 0 {
-		cause = fmt.Sprintf("does not have %s, which this ClusterPolicy sets: the next write drops them", joinFields(dropped))
+		cause = fmt.Sprintf("does not have %s, which this ClusterPolicy sets: the next write drops them", text.Named(dropped, maxNamedFields))
 	}
 	return fmt.Sprintf("the CustomResourceDefinition is older than the operator and %s. "+
 		"The operator changes nothing, and adds no operands to nodes that join after it restarts. "+
 		"To update the definition, %s", cause, crdUpdateCommand(namespace))
-}
-
-// joinFields names the first few of the fields, and counts the others.
-func joinFields(fields []string) string {
-	if len(fields) <= maxNamedFields {
-		return strings.Join(fields, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(fields[:maxNamedFields], ", "), len(fields)-maxNamedFields)
 }
 
 // crdUpdateCommand returns the remedy.

@@ -51,11 +51,8 @@ func (o OutdatedVersion) places() string {
 	switch count := len(o.Nodes); {
 	case count == 1:
 		places = append(places, "on "+o.Nodes[0])
-	case count > maxNamedNodes:
-		places = append(places, fmt.Sprintf("on %d nodes: %s and %d more", count,
-			strings.Join(o.Nodes[:maxNamedNodes], ", "), count-maxNamedNodes))
 	case count > 1:
-		places = append(places, fmt.Sprintf("on %d nodes: %s", count, strings.Join(o.Nodes, ", ")))
+		places = append(places, fmt.Sprintf("on %d nodes: %s", count, text.Named(o.Nodes, maxNamedNodes)))
 	}
 	return strings.Join(places, ", ")
 }
