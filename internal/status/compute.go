@@ -172,8 +172,8 @@ func setAssessing(status *v1.ClusterPolicyStatus, in Input, generation int64) {
 	})
 }
 
-// Ignored returns the status of a policy that is not the active one.
-func Ignored(policy *v1.ClusterPolicy, namespace string, active *v1.ClusterPolicy) v1.ClusterPolicyStatus {
+// withoutStack returns the status of a policy that has no stack, with the conditions that do not concern one.
+func withoutStack(policy *v1.ClusterPolicy, namespace string) v1.ClusterPolicyStatus {
 	status := v1.ClusterPolicyStatus{
 		Namespace:          namespace,
 		ObservedGeneration: policy.Generation,
@@ -182,6 +182,12 @@ func Ignored(policy *v1.ClusterPolicy, namespace string, active *v1.ClusterPolic
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionOutdatedComponent)
 	conditions.ClearOtherOperator(&status)
+	return status
+}
+
+// Ignored returns the status of a policy that is not the active one.
+func Ignored(policy *v1.ClusterPolicy, namespace string, active *v1.ClusterPolicy) v1.ClusterPolicyStatus {
+	status := withoutStack(policy, namespace)
 	conditions.SetFieldNotes(&status, policy.Spec, nil, nil)
 	found := finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,

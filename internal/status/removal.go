@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 	"github.com/clusterpolicy/gpu-operator/internal/removal"
-	"github.com/clusterpolicy/gpu-operator/internal/status/conditions"
 )
 
 // maxNamedLeft is how many nodes the message of a policy that is being removed names.
@@ -28,12 +26,7 @@ type Removal struct {
 
 // Removing returns the status of a policy whose stack is being removed.
 func Removing(policy *v1.ClusterPolicy, in Removal) v1.ClusterPolicyStatus {
-	status := v1.ClusterPolicyStatus{
-		Namespace: in.Namespace, ObservedGeneration: policy.Generation, Conditions: policy.DeepCopy().Status.Conditions,
-	}
-	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
-	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionOutdatedComponent)
-	conditions.ClearOtherOperator(&status)
+	status := withoutStack(policy, in.Namespace)
 	total := int32(len(in.Left))
 	if before := policy.Status.NodeSummary; before != nil {
 		total = max(total, before.Total)
