@@ -57,9 +57,7 @@ func (r *renderer) placeCleanup(ds *appsv1.DaemonSet) {
 	pod.NodeSelector = map[string]string{labels.Cleanup: labels.True}
 	pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	pod.PriorityClassName = r.plan.Input.Spec.DaemonSets.PriorityClassName
-	for _, name := range r.pullSecrets() {
-		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
-	}
+	pod.ImagePullSecrets = append(pod.ImagePullSecrets, r.pullSecrets()...)
 	r.applyGlobal(pod)
 	keepLastOutput(pod)
 }

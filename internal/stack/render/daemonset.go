@@ -200,22 +200,20 @@ func (r *renderer) applyContainerSpec(pod *corev1.PodSpec) {
 	for i := range pod.InitContainers {
 		pod.InitContainers[i].Env = mergeEnv(pod.InitContainers[i].Env, r.instance.InitEnv[pod.InitContainers[i].Name])
 	}
-	for _, name := range r.pullSecrets() {
-		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
-	}
+	pod.ImagePullSecrets = append(pod.ImagePullSecrets, r.pullSecrets()...)
 }
 
 // pullSecrets are those of the operand, of the helper image and of spec.global, each once.
-func (r *renderer) pullSecrets() []string {
-	var names []string
+func (r *renderer) pullSecrets() []corev1.LocalObjectReference {
+	var found []corev1.LocalObjectReference
 	in := r.plan.Input
 	all := slices.Concat(r.instance.PullSecrets, in.HelperSpec().ImagePullSecrets, in.Spec.Global.ImagePullSecrets)
 	for _, name := range all {
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
+		if secret := (corev1.LocalObjectReference{Name: name}); name != "" && !slices.Contains(found, secret) {
+			found = append(found, secret)
 		}
 	}
-	return names
+	return found
 }
 
 func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
