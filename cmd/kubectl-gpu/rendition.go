@@ -56,7 +56,7 @@ func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, erro
 	}
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+		return nil, err
 	}
 	found := &rendition{file: file, input: o.input(file)}
 	found.input.Images, found.ignored = image.FromVariables(catalogue.Images(), o.env.get)

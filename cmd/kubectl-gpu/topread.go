@@ -122,7 +122,7 @@ func splitExempt(
 	if policy != nil {
 		catalogue, err := operands.Catalogue()
 		if err != nil {
-			return nil, nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+			return nil, nil, err
 		}
 		decisions = plan.Decide(catalogue, operand.Input{Spec: effective.Of(policy.Spec)})
 	}

@@ -51,9 +51,7 @@ Exit codes: 0 all objects are valid, 1 one is not or the file cannot be read, 2 
 		},
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "file with the objects; - reads standard input")
-	if err := command.MarkFlagRequired("filename"); err != nil {
-		panic(err) // The flag is defined above.
-	}
+	requireFlags(command, "filename")
 	return command
 }
 
@@ -196,20 +194,12 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	for _, note := range fieldnotes.Of(policy.Spec) {
 		notes = append(notes, "note: "+strings.TrimSuffix(note, "."))
 	}
-	catalogue, err := catalogue()
+	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return nil, nil, err
 	}
 	problems, unread := impossibleOf(policy.Spec, catalogue)
 	return problems, append(notes, unread...), nil
-}
-
-func catalogue() (operand.Catalogue, error) {
-	all, err := operands.Catalogue()
-	if err != nil {
-		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in this program: %w", err)
-	}
-	return all, nil
 }
 
 // impossibleOf returns what the API server stores and no pod can have of a policy. In the block of an operand that is

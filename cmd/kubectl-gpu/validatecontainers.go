@@ -8,6 +8,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
@@ -36,7 +37,7 @@ func unknownContainers(document []byte) ([]string, error) {
 	if err := yaml.Unmarshal(document, &policy); err != nil {
 		return nil, err
 	}
-	catalogue, err := catalogue()
+	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return nil, err
 	}

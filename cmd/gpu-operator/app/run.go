@@ -213,7 +213,7 @@ func (own caches) addWatches(mgr manager.Manager, toolkit *observe.DriverToolkit
 func addControllers(ctx context.Context, mgr manager.Manager, of state, o options) error {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+		return err
 	}
 	overrides, ignored := overriddenImages(catalogue, ctrl.Log, os.Getenv)
 	own, err := ownCaches(mgr, o.namespace)

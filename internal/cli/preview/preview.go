@@ -91,7 +91,7 @@ func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Inpu
 func References(c *Cluster, edit Edit) ([]operand.Reference, error) {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+		return nil, err
 	}
 	if edit, err = c.complete(edit); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	c = c.before(edit)
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+		return nil, err
 	}
 	in, ignored := c.input(catalogue, edit)
 	decisions := plan.Decide(catalogue, in)

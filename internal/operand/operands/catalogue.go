@@ -1,6 +1,7 @@
 package operands
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -25,7 +26,10 @@ import (
 // error is a defect of the catalogue, and the operator must not start with it.
 func Catalogue() (operand.Catalogue, error) {
 	all, err := checked()
-	return slices.Clone(all), err
+	if err != nil {
+		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+	}
+	return slices.Clone(all), nil
 }
 
 // checked is the catalogue: its check takes a while, and a program that makes several plans asks for it for each.
