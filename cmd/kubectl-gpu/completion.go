@@ -59,6 +59,15 @@ func completeFlag(command *cobra.Command, flag string, with completer) {
 	}
 }
 
+// requireFlags marks flags as required that the command has.
+func requireFlags(command *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		if err := command.MarkFlagRequired(flag); err != nil {
+			panic(err) // The flag is defined by the caller.
+		}
+	}
+}
+
 // fixed completes one of the values.
 func fixed(values ...string) completer {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

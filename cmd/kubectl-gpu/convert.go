@@ -68,9 +68,7 @@ NVIDIADrivers. Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 	flags.StringVarP(&o.file, "filename", "f", "",
 		"file with the ClusterPolicy and the NVIDIADrivers; - reads standard input (default: those of the cluster)")
 	flags.StringVar(&o.to, "to", "", "what to print: "+toNodePools+" or "+toObjects)
-	if err := command.MarkFlagRequired("to"); err != nil {
-		panic(err) // The flag is defined above.
-	}
+	requireFlags(command, "to")
 	o.kubectl.addFlags(flags)
 	return command
 }

@@ -58,9 +58,7 @@ invalid policy or wrong usage.`,
 	}
 	o.addFlags(command)
 	command.Flags().Lookup("filename").Usage = "file with the ClusterPolicy; - reads standard input"
-	if err := command.MarkFlagRequired("filename"); err != nil {
-		panic(err) // The flag is defined above.
-	}
+	requireFlags(command, "filename")
 	return command
 }
 

@@ -133,20 +133,28 @@ func (o *migrateOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	report := migrationsteps.Of(facts)
+	if err := o.answer(out, report, reportText(report)); err != nil || o.check {
+		return err
+	}
+	return o.carryOut(cmd, report.Stop)
+}
+
+// answer writes the report if only that is asked for, and fails if something blocks the migration.
+func (o *migrateOptions) answer(out io.Writer, report *migrationsteps.Report, text string) error {
 	if o.check {
-		if err := writeReport(out, report, reportText(report), o.output); err != nil {
+		if err := writeReport(out, report, text, o.output); err != nil {
 			return err
 		}
-		if len(report.Blockers) > 0 {
-			return errBlocked
-		}
-		return nil
 	}
-	if len(report.Blockers) > 0 {
+	switch {
+	case len(report.Blockers) == 0:
+		return nil
+	case o.check:
+		return errBlocked
+	default:
 		blocker := report.Blockers[0]
 		return fmt.Errorf("%s: %s; nothing was changed", blocker.Cause, blocker.Remedy)
 	}
-	return o.carryOut(cmd, report.Stop)
 }
 
 // carryOut takes steps, after it has printed them.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,18 +41,8 @@ func (o *migrateOptions) back(cmd *cobra.Command) error {
 		return o.carryOutBack(cmd, cluster.Finish(), (*migrationsteps.Back).Finish)
 	}
 	report := cluster.Report()
-	if o.check {
-		if err := writeReport(out, report, backText(report), o.output); err != nil {
-			return err
-		}
-		if len(report.Blockers) > 0 {
-			return errBlocked
-		}
-		return nil
-	}
-	if len(report.Blockers) > 0 {
-		blocker := report.Blockers[0]
-		return fmt.Errorf("%s: %s; nothing was changed", blocker.Cause, blocker.Remedy)
+	if err := o.answer(out, report, backText(report)); err != nil || o.check {
+		return err
 	}
 	return o.carryOutBack(cmd, report.Stop, (*migrationsteps.Back).Steps)
 }
@@ -188,26 +177,6 @@ func (o *migrateOptions) readBack(ctx context.Context) (*migrationsteps.Back, er
 		}
 	}
 	return migrationsteps.NewBack(&facts.Cluster)
-}
-
-// backText returns a report on the way back as people read it.
-func backText(r *migrationsteps.Report) string {
-	var text strings.Builder
-	if len(r.Operators) == 0 {
-		text.WriteString("This operator has no Deployment in the cluster.\n")
-	}
-	for i := range r.Operators {
-		text.WriteString("This operator: " + operatorText(&r.Operators[i]))
-	}
-	fmt.Fprintf(&text, "ClusterPolicy: %s, %s\n", r.Policy, count(r.Nodes, "GPU node"))
-	list(&text, "NVIDIADriver objects", r.Drivers, func(name string) string { return name })
-	list(&text, "Blocked", r.Blockers, blockerText)
-	step := func(s migrationsteps.Step) string { return stepText(&s) }
-	list(&text, "Before NVIDIA's operator is installed, kubectl gpu migrate --back would", r.Stop, step)
-	list(&text, "Pods of operands", r.Operands, operandText)
-	list(&text, "Notes", r.Notes, func(note string) string { return note })
-	list(&text, "Afterwards, kubectl gpu migrate --back --finish would", r.Finish, step)
-	return text.String()
 }
 
 // targetOf returns the arguments of kubectl that name the object of a step.

@@ -55,23 +55,35 @@ func writeReport(out io.Writer, report *migrationsteps.Report, asText, format st
 	return nil
 }
 
-// reportText returns a report as people read it.
+// reportText returns a report on a migration as people read it.
 func reportText(r *migrationsteps.Report) string {
+	return sections(r, "NVIDIA's operator", "Before the installation, kubectl gpu migrate would", "Notes on the policy",
+		"Afterwards, kubectl gpu migrate --finish would")
+}
+
+// backText returns a report on the way back as people read it.
+func backText(r *migrationsteps.Report) string {
+	return sections(r, "This operator", "Before NVIDIA's operator is installed, kubectl gpu migrate --back would", "Notes",
+		"Afterwards, kubectl gpu migrate --back --finish would")
+}
+
+// sections has the parts of a report under headings, after the operator that is left.
+func sections(r *migrationsteps.Report, operator, stop, notes, finish string) string {
 	var text strings.Builder
 	if len(r.Operators) == 0 {
-		text.WriteString("NVIDIA's operator has no Deployment in the cluster.\n")
+		text.WriteString(operator + " has no Deployment in the cluster.\n")
 	}
 	for i := range r.Operators {
-		text.WriteString("NVIDIA's operator: " + operatorText(&r.Operators[i]))
+		text.WriteString(operator + ": " + operatorText(&r.Operators[i]))
 	}
 	fmt.Fprintf(&text, "ClusterPolicy: %s, %s\n", r.Policy, count(r.Nodes, "GPU node"))
 	list(&text, "NVIDIADriver objects", r.Drivers, func(name string) string { return name })
 	list(&text, "Blocked", r.Blockers, blockerText)
 	step := func(s migrationsteps.Step) string { return stepText(&s) }
-	list(&text, "Before the installation, kubectl gpu migrate would", r.Stop, step)
+	list(&text, stop, r.Stop, step)
 	list(&text, "Pods of operands", r.Operands, operandText)
-	list(&text, "Notes on the policy", r.Notes, func(note string) string { return note })
-	list(&text, "Afterwards, kubectl gpu migrate --finish would", r.Finish, step)
+	list(&text, notes, r.Notes, func(note string) string { return note })
+	list(&text, finish, r.Finish, step)
 	list(&text, "Objects of Node Feature Discovery that stay without --node-discovery", r.Discovery, cleanup.Object.String)
 	return text.String()
 }

@@ -92,11 +92,7 @@ standard error has it: the images of the rest are printed; 2 wrong usage.`,
 	if use == "script" {
 		flags.StringVar(&o.to, "to", "", "registry of the mirror, such as mirror.local:5000 (default: spec.global.registry)")
 	}
-	for _, required := range []string{"filename", "nodes"} {
-		if err := command.MarkFlagRequired(required); err != nil {
-			panic(err) // The flag is defined above.
-		}
-	}
+	requireFlags(command, "filename", "nodes")
 	return command
 }
 

@@ -98,11 +98,7 @@ func renderCommand() *cobra.Command {
 	flags.StringVar(&o.openShift, "openshift", "", "file with the Proxy and the ClusterVersion of OpenShift, as oc get "+
 		labels.ProxyDefinition+","+labels.ClusterVersionDefinition+" -o yaml prints them")
 	o.addStored(flags)
-	for _, required := range []string{"filename", "nodes"} {
-		if err := command.MarkFlagRequired(required); err != nil {
-			panic(err) // The flag is defined above.
-		}
-	}
+	requireFlags(command, "filename", "nodes")
 	return command
 }
 

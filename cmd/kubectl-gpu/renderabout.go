@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -34,16 +35,7 @@ func aboutOperands(p plan.Plan) []string {
 		case plan.Apply:
 		}
 	}
-	for _, pool := range p.NodePools {
-		if pool.Decision.Choice != operand.Install {
-			sentences = append(sentences,
-				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Decision.Message, pool.Decision.Reason))
-		}
-	}
-	for _, driver := range p.RefusedDrivers() {
-		sentences = append(sentences, fmt.Sprintf("%s (%s)", driver.Decision.Message, driver.Decision.Reason))
-	}
-	return sentences
+	return append(sentences, preview.RefusedDrivers(p)...)
 }
 
 // aboutNodes returns a line for each GPU node and operand that would be installed but not run on that node.

@@ -79,6 +79,21 @@ func refusedNodes(p plan.Plan, nodes []nodeinfo.Facts) []refusal {
 	return found
 }
 
+// RefusedDrivers returns a sentence for each node pool and NVIDIADriver object that is refused, with the reason.
+func RefusedDrivers(p plan.Plan) []string {
+	var sentences []string
+	for _, pool := range p.NodePools {
+		if pool.Decision.Choice != operand.Install {
+			sentences = append(sentences,
+				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Decision.Message, pool.Decision.Reason))
+		}
+	}
+	for _, driver := range p.RefusedDrivers() {
+		sentences = append(sentences, fmt.Sprintf("%s (%s)", driver.Decision.Message, driver.Decision.Reason))
+	}
+	return sentences
+}
+
 // notes returns a sentence for each operand that is held, for each node pool and NVIDIADriver object that is refused,
 // and for nodes that get no driver, with the reason.
 func notes(p plan.Plan, nodes []nodeinfo.Facts) []string {
@@ -91,15 +106,7 @@ func notes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 				step.Reason))
 		}
 	}
-	for _, pool := range p.NodePools {
-		if pool.Decision.Choice != operand.Install {
-			sentences = append(sentences,
-				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Decision.Message, pool.Decision.Reason))
-		}
-	}
-	for _, driver := range p.RefusedDrivers() {
-		sentences = append(sentences, fmt.Sprintf("%s (%s)", driver.Decision.Message, driver.Decision.Reason))
-	}
+	sentences = append(sentences, RefusedDrivers(p)...)
 	if held {
 		return sentences
 	}
