@@ -77,7 +77,8 @@ func (n *Node) next() Step {
 	case len(takeOff) > 0:
 		return Step{Action: TakeOff, Labels: takeOff, Message: "operands are being removed"}
 	case len(n.endingPods()) > 0:
-		return Step{Action: Wait, Message: "waits until these pods have ended: " + text.Named(podNames(n.endingPods()), maxNamed)}
+		ending := text.Named(podNames(n.endingPods()), maxNamed)
+		return Step{Action: Wait, Message: "waits until these pods have ended: " + ending}
 	case n.Upgrading:
 		return Step{Action: Wait, Message: "waits until its driver upgrade has ended"}
 	}

@@ -34,8 +34,8 @@ func BuildOperatorImage(ctx context.Context, repository, name, out string, progr
 	if err := buildRootFS(ctx, repository, rootfs); err != nil {
 		return err
 	}
-	return process.Run(ctx, filepath.Join(repository, "config", "image"), "go", "run", ".", "--rootfs="+rootfs, "--name="+name,
-		"--out="+out)
+	return process.Run(ctx, filepath.Join(repository, "config", "image"), "go", "run", ".", "--rootfs="+rootfs,
+		"--name="+name, "--out="+out)
 }
 
 // buildRootFS builds what is in the operator's image into an empty folder, with the C library of this computer.

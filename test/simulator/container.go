@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
@@ -235,7 +234,15 @@ func (c *container) terminate(now time.Time, exitCode int32, reason, message str
 // next returns when the container has to be processed again; zero: only on an event.
 func (c *container) next() time.Time {
 	if c.phase == running && !c.ready && !c.readyAt.IsZero() {
-		return times.Earlier(c.due, c.readyAt)
+		return earlier(c.due, c.readyAt)
 	}
 	return c.due
+}
+
+// earlier returns the earlier of two times; the zero time means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
@@ -235,9 +234,9 @@ func (n *node) initDuration(p program) time.Duration {
 
 // next returns when the node has to be processed again.
 func (n *node) next() time.Time {
-	next := times.Earlier(n.nextWithdrawal(), n.mig.due)
+	next := earlier(n.nextWithdrawal(), n.mig.due)
 	for _, p := range n.pods {
-		next = times.Earlier(next, p.next())
+		next = earlier(next, p.next())
 	}
 	return next
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
@@ -220,7 +219,7 @@ func (p *pod) next() time.Time {
 	}
 	next := p.report
 	for _, c := range slices.Concat(p.inits, p.mains) {
-		next = times.Earlier(next, c.next())
+		next = earlier(next, c.next())
 	}
 	return next
 }

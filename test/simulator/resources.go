@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/clusterpolicy/gpu-operator/internal/names/times"
 )
 
 // withdrawal is how long a kubelet keeps the capacity of a resource that is no longer advertised. It depends on no
@@ -213,7 +211,7 @@ func (n *node) nextWithdrawal() time.Time {
 	var next time.Time
 	for _, of := range n.advertised {
 		if !of.withdrawn.IsZero() && of.capacity > 0 {
-			next = times.Earlier(next, of.withdrawn.Add(withdrawal))
+			next = earlier(next, of.withdrawn.Add(withdrawal))
 		}
 	}
 	return next

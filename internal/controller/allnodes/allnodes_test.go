@@ -43,7 +43,8 @@ func TestIsDue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			pass := allnodes.Pass{Delays: &delays, Now: now, Basis: test.basis}
-			g.Expect(pass.IsDue(!test.unknown, []*fleet.Entry{node(0, true), cmp.Or(test.node, node(0, true))})).To(Equal(test.due))
+			nodes := []*fleet.Entry{node(0, true), cmp.Or(test.node, node(0, true))}
+			g.Expect(pass.IsDue(!test.unknown, nodes)).To(Equal(test.due))
 			result, err := pass.Result(time.Time{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result.RequeueAfter).To(Equal(test.requeued))

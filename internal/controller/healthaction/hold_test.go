@@ -40,7 +40,8 @@ func TestNodesAreHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			r := New(Options{
-				Fleet: fleet.New(), Clock: clocktesting.NewFakePassiveClock(now), Timing: Timing{Delays: allnodes.Delays{RetryStale: retry}},
+				Fleet: fleet.New(), Clock: clocktesting.NewFakePassiveClock(now),
+				Timing: Timing{Delays: allnodes.Delays{RetryStale: retry}},
 			})
 			r.Fleet.Publish(fleet.Basis{Policy: &v1.ClusterPolicy{}, Decisions: decide(nil)}, now)
 			s := r.newScope()

@@ -52,7 +52,8 @@ func FrozenMessage(missing, dropped []string, namespace string) string {
 	cause := fmt.Sprintf("does not have %s, and this ClusterPolicy is not the one that was last applied: "+
 		"fields may have been dropped", text.Named(missing, maxNamedFields))
 	if len(dropped) > 0 {
-		cause = fmt.Sprintf("does not have %s, which this ClusterPolicy sets: the next write drops them", text.Named(dropped, maxNamedFields))
+		cause = fmt.Sprintf("does not have %s, which this ClusterPolicy sets: the next write drops them",
+			text.Named(dropped, maxNamedFields))
 	}
 	return fmt.Sprintf("the CustomResourceDefinition is older than the operator and %s. "+
 		"The operator changes nothing, and adds no operands to nodes that join after it restarts. "+
