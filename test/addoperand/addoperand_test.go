@@ -20,22 +20,35 @@ import (
 
 const repo = "../.."
 
-// written are the files that a contributor writes to add an operand, in the four places; the fields of the spec and the
-// catalogue are lists, to which a line is added.
-var written = []string{
-	"api/v1/clusterpolicy_types.go",
-	"api/v1/toy_types.go",
-	"assets/toy/0500_daemonset.yaml",
-	"assets/toy/install.yaml",
-	"internal/operand/operands/catalogue.go",
-	"internal/operand/operands/toy/doc.go",
-	"internal/operand/operands/toy/toy.go",
-}
+// The files that a contributor writes. An operand takes four places; the fields of the spec and the catalogue are
+// lists, to which a line is added. A field of an operand takes its type, the operand, and its entry in the table of
+// fields without a default; one with a default takes that, and the same in testdata/defaults.yaml. A reason takes its
+// constant, whose comment explains it, and the code that gives it.
+var (
+	ofTheOperand = []string{
+		"api/v1/clusterpolicy_types.go",
+		"api/v1/toy_types.go",
+		"assets/toy/0500_daemonset.yaml",
+		"assets/toy/install.yaml",
+		"internal/operand/operands/catalogue.go",
+		"internal/operand/operands/toy/doc.go",
+		"internal/operand/operands/toy/toy.go",
+	}
+	ofTheField  = []string{discoveryType, discoveryCode, defaults}
+	ofTheReason = []string{"api/v1/conditions.go", "internal/operand/operands/toy/toy.go"}
+)
+
+const (
+	defaults      = "internal/policy/effective/coverage_test.go"
+	discoveryType = "api/v1/gfd_types.go"
+	discoveryCode = "internal/operand/operands/gpufeaturediscovery/gpufeaturediscovery.go"
+)
 
 // generated matches the files that make writes.
 var generated = regexp.MustCompile(
 	`^(api/v1/zz_generated\.deepcopy\.go|bundle/|config/crd/|config/helm/gpu-operator/|` +
-		`config/openshift/operands\.yaml$|config/rbac/operands/|docs/|internal/[a-z/]+/testdata/.*\.golden)`,
+		`config/openshift/operands\.yaml$|config/rbac/operands/|docs/|` +
+		`internal/(status/reasons/reasons\.json|[a-z/]+/testdata/.*\.golden))`,
 )
 
 // generic are the packages whose tests every operand must pass.
@@ -63,13 +76,16 @@ func TestTheCRDHasRoomForAnOperand(t *testing.T) {
 	g.Expect(used+needed).To(BeNumerically("<=", crd.MaxSize), "shorten first paragraphs of field comments")
 }
 
-func TestAnOperandIsAddedInFourPlaces(t *testing.T) {
+// An operand, a field of another one and a reason are added at once, since the generators and the tests take minutes.
+func TestWhatAnAdditionTakes(t *testing.T) {
 	if os.Getenv("TEST_OPERAND") == "" {
 		t.Skip("takes minutes; run make test-operand")
 	}
 	g := NewWithT(t)
 	root := copyOf(t)
 	addToy(t, root)
+	addField(t, root)
+	addReason(t, root)
 
 	run(t, root, "make", "--no-print-directory", "generate", "manifests", "docs", "chart", "bundle", "golden")
 	run(t, root, "go", append([]string{"test"}, generic...)...)
@@ -81,13 +97,18 @@ func TestAnOperandIsAddedInFourPlaces(t *testing.T) {
 		}
 	}
 	slices.Sort(byHand)
-	g.Expect(byHand).To(Equal(written))
+	written := slices.Concat(ofTheOperand, ofTheField, ofTheReason)
+	slices.Sort(written)
+	g.Expect(byHand).To(Equal(slices.Compact(written)))
 	g.Expect(filepath.Join(root, "config/rbac/operands/toy.yaml")).To(BeAnExistingFile())
 	for file, text := range map[string]string{
 		"config/helm/gpu-operator/values.yaml":                     "# toy:",
 		"bundle/manifests/gpu-operator.clusterserviceversion.yaml": "registry.example.com/toy:v1.0.0",
 		"config/openshift/operands.yaml":                           "name: nvidia-toy",
 		"docs/api.md":                                              "## ToySpec",
+		"docs/troubleshooting.md":                                  "| `ToyIsOff` |",
+		"internal/status/reasons/reasons.json":                     `"ToyIsOff"`,
+		"config/crd/bases/nvidia.com_clusterpolicies.yaml":         "toyHint:",
 	} {
 		g.Expect(os.ReadFile(filepath.Join(root, file))).To(ContainSubstring(text), file)
 	}
@@ -146,6 +167,31 @@ func addToy(t *testing.T, root string) {
 	const operands = "github.com/clusterpolicy/gpu-operator/internal/operand/operands/"
 	insert(t, catalogue, "\t\""+operands+"runtimeclasses\"", "\t\""+operands+"toy\"\n")
 	insert(t, catalogue, "\t\tmigmanager.Operand(),", "\t\ttoy.Operand(),\n")
+}
+
+// addField adds spec.gfd.toyHint, which GPU Feature Discovery gets as a variable.
+func addField(t *testing.T, root string) {
+	t.Helper()
+	insert(t, filepath.Join(root, discoveryType), "\tContainerSpec `json", "\t// ToyHint is written.\n\t// +optional\n"+
+		"\t// +kubebuilder:validation:MaxLength=64\n\tToyHint string `json:\"toyHint,omitempty\"`\n")
+	insert(t, filepath.Join(root, discoveryCode), "\tmig.Of(in).AddTo(",
+		"\tenv.AddIf(spec.ToyHint != \"\", \"TOY_HINT\", spec.ToyHint)\n")
+	insert(t, filepath.Join(root, defaults), "\t\"DriverSpec.secretEnv\":", "\t\"GFDSpec.toyHint\": none,\n")
+}
+
+// addReason adds a reason, which the toy gives when it is off.
+func addReason(t *testing.T, root string) {
+	t.Helper()
+	insert(t, filepath.Join(root, ofTheReason[0]), "\tReasonStarting = ",
+		"\t// ReasonToyIsOff: the toy is not wanted.\n\t// Cause: spec.toy.enabled is not true.\n"+
+			"\t// Remedy: set it to true.\n\tReasonToyIsOff = \"ToyIsOff\"\n")
+	toy := filepath.Join(root, ofTheReason[1])
+	data, err := os.ReadFile(toy)
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	code := strings.Replace(string(data), "v1.ReasonDisabledBySpec", "v1.ReasonToyIsOff", 1)
+	g.Expect(code).NotTo(Equal(string(data)))
+	place(t, toy, []byte(code), 0o644)
 }
 
 // insert adds lines behind the one that starts so.
