@@ -76,7 +76,8 @@ func TestSlotsWithoutAPolicy(t *testing.T) {
 		"at the end":    {slots: slot, nodes: []upgrade.Node{{Name: "a"}}, want: upgrade.Slots{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{Pass: allnodes.Pass{Basis: &fleet.Basis{}}, cluster: upgrade.Cluster{Slots: test.slots, Nodes: test.nodes}}
+			s := &scope{Pass: allnodes.Pass{Basis: &fleet.Basis{}}}
+			s.cluster = upgrade.Cluster{Slots: test.slots, Nodes: test.nodes}
 			s.plan()
 			if got := s.planned.Slots; len(got) > 0 || (got == nil) != (test.want == nil) {
 				t.Errorf("got %v, want %v", got, test.want)
