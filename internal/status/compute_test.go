@@ -255,7 +255,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 				"Degraded":       "True OperandFailed",
 			},
 			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): " +
-				"last output on node-00001: boom",
+				"on node-00001: boom",
 		},
 		"it fails, and an essential operand starts": {
 			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom"); e.startPod(0, "driver") },
@@ -264,7 +264,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 				"Progressing": "True OperandNotReady", "Degraded": "True OperandFailed",
 			},
 			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): " +
-				"last output on node-00001: boom",
+				"on node-00001: boom",
 		},
 		"it has just been changed": {
 			nodes: 1, change: func(e *env) { e.applied[exporter] = ApplyResult{Wrote: true} },

@@ -91,7 +91,7 @@ func operandStatuses(in Input, nodes []node, before []v1.OperandStatus) []v1.Ope
 func withDetail(status v1.OperandStatus, details []nodeReason, before []v1.OperandStatus) string {
 	message := status.Message
 	if at := slices.IndexFunc(details, func(n nodeReason) bool { return n.reason != "" }); at >= 0 {
-		message = fmt.Sprintf("%s: last output on %s: %s", message, details[at].node, details[at].reason)
+		message = fmt.Sprintf("%s: on %s: %s", message, details[at].node, details[at].reason)
 		message = text.Truncate(message, maxOperandMessage)
 	}
 	for i := range before {

@@ -16,7 +16,7 @@ func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 	e.failPod(0, "dcgm-exporter", "")
 	e.failPod(1, "dcgm-exporter", "attempt 1")
 	first := e.status()
-	const want = cause + ": last output on node-00001: attempt 1"
+	const want = cause + ": on node-00001: attempt 1"
 	if got := operandOf(t, first, "dcgm-exporter").Message; got != want {
 		t.Errorf("the message is %q, want %q", got, want)
 	}
@@ -29,7 +29,7 @@ func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 		"another cause does": {
 			change: func() { e.startPod(0, "dcgm-exporter"); e.failPod(1, "dcgm-exporter", "attempt 3") },
 			want: "fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): " +
-				"last output on node-00001: attempt 3",
+				"on node-00001: attempt 3",
 		},
 		"pods that start again do": {
 			change: func() { e.startPod(0, "dcgm-exporter"); e.startPod(1, "dcgm-exporter") },

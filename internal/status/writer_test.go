@@ -86,7 +86,7 @@ func TestOperandEvents(t *testing.T) {
 	e.failPod(0, "gpu-feature-discovery", "no GPU")
 	write()
 	const first = "Warning OperandFailed gpu-feature-discovery: fails on 1 of 1 nodes: " +
-		"node-00000 (container main: CrashLoopBackOff, exit code 1): last output on node-00000: no GPU"
+		"node-00000 (container main: CrashLoopBackOff, exit code 1): on node-00000: no GPU"
 	g.Expect(messages()).To(ConsistOf(first), "by the policy's own Event")
 	e.failPod(0, "dcgm-exporter", "no engine")
 	write()

@@ -49,6 +49,19 @@ func Truncate(text string, maxBytes int) string {
 	return text[:cut] + more
 }
 
+// TruncateBegin shortens the text to maxBytes, with "... " at the begin if it was longer. It splits no word.
+func TruncateBegin(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
+		return text
+	}
+	const more = "... "
+	end := text[len(text)-maxBytes+len(more):]
+	if _, after, found := strings.Cut(end, " "); found {
+		end = after
+	}
+	return more + strings.ToValidUTF8(end, "")
+}
+
 // Clip shortens the text to maxBytes like Truncate, but without "...".
 func Clip(text string, maxBytes int) string {
 	if len(text) <= maxBytes {

@@ -45,6 +45,17 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+func TestTruncateBegin(t *testing.T) {
+	for long, want := range map[string]string{
+		"": "", "one two": "one two", "0123456789": "0123456789",
+		"one two three": "... three", "0123456789ab": "... 6789ab", "ééééééé": "... ééé",
+	} {
+		if got := text.TruncateBegin(long, 10); got != want {
+			t.Errorf("TruncateBegin(%q) = %q, want %q", long, got, want)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	for want, names := range map[string][]string{
 		"": nil, "a": {"a"}, "a, b, c": {"a", "b", "c"}, "a, b, c and more": {"a", "b", "c", "d"},

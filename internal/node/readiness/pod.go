@@ -165,7 +165,9 @@ func containerFailure(
 	if waiting := status.State.Waiting; waiting != nil {
 		if reason, fails := waitingFailures[waiting.Reason]; fails {
 			cause := text.Join(reason, imageOf(reason, status))
-			return failed(reason, fmt.Sprintf("container %s: %s", status.Name, cause)), true
+			verdict := failed(reason, fmt.Sprintf("container %s: %s", status.Name, cause))
+			verdict.Detail = waitingCause(waiting)
+			return verdict, true
 		}
 	}
 	return Verdict{}, false
@@ -253,7 +255,7 @@ func lastInitFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTermi
 	return nil
 }
 
-// imageOf returns the image of a failed pull. The kubelet's message is not used because it changes with each attempt.
+// imageOf returns the image of a failed pull.
 func imageOf(reason string, status *corev1.ContainerStatus) string {
 	if reason == imagePull || reason == "InvalidImageName" || reason == "ErrImageNeverPull" {
 		return status.Image

@@ -244,6 +244,7 @@ func TestPod(t *testing.T) {
 				State:   readiness.Failed,
 				Reason:  "CreateContainerConfigError",
 				Message: "container main: CreateContainerConfigError",
+				Detail:  `secret "x" not found`,
 			},
 		},
 		"an invalid image name": {
@@ -328,14 +329,16 @@ func TestAFailureHasOneVerdictInAllItsForms(t *testing.T) {
 		},
 		"an image that cannot be pulled": {
 			forms: []corev1.ContainerStatus{
-				status("main", waiting("ErrImagePull", "rpc error: manifest unknown")),
-				status("main", waiting("ImagePullBackOff", "Back-off pulling image")),
-				status("main", waiting("RegistryUnavailable", "try again")),
+				status("main", waiting("ErrImagePull", "rpc error: code = Unknown desc = manifest unknown")),
+				status("main", waiting("ImagePullBackOff", `Back-off pulling image "a": ErrImagePull: `+
+					"rpc error: code = Unknown desc = manifest unknown")),
+				status("main", waiting("RegistryUnavailable", "manifest unknown")),
 			},
 			want: readiness.Verdict{
 				State:   readiness.Failed,
 				Reason:  "ImagePullBackOff",
 				Message: "container main: ImagePullBackOff: example.com/main:1",
+				Detail:  "manifest unknown",
 			},
 		},
 	}
