@@ -142,7 +142,8 @@ const (
 	// ReasonOutdatedComponent: a component, of the spec or on a node, has a version with known vulnerabilities. It is also
 	// a reason of an Event, and changes neither Ready nor what the operator does.
 	// Cause: the spec or the host has an older version than the first one that fixes them. The message names the
-	// component, its version, the nodes, the minimum version and the vulnerabilities.
+	// component, its version, the minimum version, the first vulnerabilities or NVIDIA's bulletin, and up to three nodes
+	// of a driver.
 	// Remedy: set a newer version in the spec, or remove it for the default; a driver of the host is updated there. The
 	// minimum versions are in docs/images.md.
 	ReasonOutdatedComponent = ConditionOutdatedComponent

@@ -124,7 +124,8 @@ const (
 	// Remedy: wait. If the deadline has passed (spec.deadlines.devicePlugin), the operands of the node are started again;
 	// read the log of its nvidia-mig-manager pod.
 	ReasonMIGConfigPending = "MIGConfigPending"
-	// ReasonMIGConfigFailed: the MIG manager could not apply the MIG layout of the node.
+	// ReasonMIGConfigFailed: the MIG manager could not apply the MIG layout of the node, or cannot: its ConfigMap does not
+	// have the layout, or the GPUs do not support it.
 	// Cause: the layout is unknown or does not fit the GPUs, or pods use GPUs whose MIG mode has to change.
 	// Remedy: the message has the words of the MIG manager, or the command that shows its log. End the pods that use GPUs,
 	// or set the label nvidia.com/mig.config to another layout of the ConfigMap; setting it to all-disabled and back tries

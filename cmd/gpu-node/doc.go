@@ -1,8 +1,8 @@
-// gpu-node is the on-node program of the operator: the init containers that wait for an operand on the same node, the
-// validation that an operand works, the entrypoint that starts NVIDIA's programs with the driver's environment, node
-// discovery, and the exporter of the node's metrics. It is one static binary, since it also runs inside images that
-// have neither a shell nor a C library.
+// gpu-node is the operator's on-node program. It waits for operands, validates them and checks them again, and starts
+// NVIDIA's programs with the driver's environment. It discovers the node, exports its metrics, watches its GPUs,
+// configures the device plugin, and cleans up. It is one static binary, since it also runs inside images that have
+// neither a shell nor a C library.
 //
 // It exits with 0 on success, with 1 and one sentence in the log and in the termination message if it failed, timed
-// out or was terminated, and with 2 on wrong usage.
+// out or was terminated, and with 2 on wrong usage. The check of a node that has lost n GPUs exits with 64 + n.
 package main

@@ -4,8 +4,8 @@
 // write objects of the stack.
 package node
 
-// Users' pods on a node that is about to be released: listed once, never watched. Listing the operands' pods needs the
-// same permission.
+// Users' pods on a node that is about to be released, or to get another MIG layout: listed at each check, never
+// watched. Listing the operands' pods needs the same permission.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=delete
 

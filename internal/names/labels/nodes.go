@@ -108,7 +108,7 @@ const (
 	// GPUPresent=false it shows that the node controller wrote that value.
 	DiscoveryLostSince = "nvidia.com/gpu-operator.discovery-lost-since"
 	// DiscoveryMissingSince is an annotation of the node controller: since when (RFC 3339) discovery labels
-	// that a node with GPUPresent had are missing. Shown to users; it has no other effect.
+	// that a node with GPUPresent had are missing. The grace period of the missing labels begins with it.
 	DiscoveryMissingSince = "nvidia.com/gpu-operator.discovery-missing-since"
 	// UpgradeEnabled is an annotation: "true" where the operator installs the driver, and so moves the pods with GPUs
 	// away before it replaces the driver. Written by the node controller, and by NVIDIA's operator. k8s-driver-manager

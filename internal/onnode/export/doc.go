@@ -4,8 +4,8 @@
 // # State at the time of a scrape
 //
 // The metrics *_ready are read from the markers at each scrape, so they have no lag; NVIDIA's exporter looks for the
-// files every 30 s. A marker counts only if gpu-node wait would accept it: it is of this boot and of the current driver
-// container. NVIDIA's exporter counts any file.
+// files every 30 s. A marker counts if it is of this boot and of the current driver container. Unlike gpu-node wait,
+// the exporter does not look whether the kernel module is loaded. NVIDIA's exporter counts any file.
 //
 // NVIDIA's validator deletes all markers when its pod ends, so that its restart looks like a node without driver,
 // toolkit, CUDA and plugin until all are validated again. Here each container removes only its own marker, right before
