@@ -75,6 +75,9 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 	// The process may exit in between; done reports that, whatever the error here.
 	_ = p.cmd.Process.Signal(sig)
+	if sig == syscall.SIGSTOP {
+		children.AwaitStop(p.cmd.Process.Pid)
+	}
 }
 
 // waitFor polls until ready returns nil, the process exits or the context ends.

@@ -56,8 +56,8 @@ func NewLauncher(at, program, dir string, env map[string]string) (*Launcher, err
 	return &Launcher{Path: path}, nil
 }
 
-// Signal sends a signal to the last started program. It returns os.ErrProcessDone if there is none, or if it has
-// exited.
+// Signal sends a signal to the last started program, and waits until SIGSTOP has taken effect. It returns
+// os.ErrProcessDone if there is none, or if it has exited.
 func (l *Launcher) Signal(signal syscall.Signal) error {
 	// A file that is missing or still empty belongs to a program that has not started yet.
 	data, _ := os.ReadFile(l.Path + pidSuffix)
@@ -66,8 +66,11 @@ func (l *Launcher) Signal(signal syscall.Signal) error {
 		return os.ErrProcessDone
 	}
 	err = syscall.Kill(pid, signal)
-	if errors.Is(err, syscall.ESRCH) {
+	switch {
+	case errors.Is(err, syscall.ESRCH):
 		return os.ErrProcessDone
+	case err == nil && signal == syscall.SIGSTOP:
+		AwaitStop(pid)
 	}
 	return err
 }
