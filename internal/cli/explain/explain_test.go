@@ -533,10 +533,22 @@ func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 			}}},
 		}}
 	}
+	// After a reboot the init container has ended well again, and the sidecar has recovered.
+	rebooted := crashing("driver", "nvidia-driver-ctr")
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	rebooted.Status.InitContainerStatuses = []corev1.ContainerStatus{
+		{Name: "k8s-driver-manager", State: ended, LastTerminationState: ended},
+	}
+	sidecar := *rebooted.Status.ContainerStatuses[0].DeepCopy()
+	sidecar.Name, sidecar.Ready = "peermem", true
+	rebooted.Status.ContainerStatuses = append([]corev1.ContainerStatus{sidecar}, rebooted.Status.ContainerStatuses...)
 	for name, test := range map[string]struct {
 		pods []corev1.Pod
 		want string
 	}{
+		"beside others that have ended": {
+			[]corev1.Pod{rebooted}, "read the log with kubectl -n gpus logs driver-a -c nvidia-driver-ctr --previous.",
+		},
 		"of two one": {
 			[]corev1.Pod{crashing("gpu-feature-discovery", "gfd"), crashing("driver", "nvidia-driver-ctr")},
 			"read the log with kubectl -n gpus logs driver-a -c nvidia-driver-ctr --previous.",
@@ -557,6 +569,30 @@ func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 			})
 			NewWithT(t).Expect(got.Findings[0].Next).To(ContainSubstring(test.want))
 		})
+	}
+}
+
+// Where the operand is not known, as of an upgrade, the command names a pod only if one alone has crashed.
+func TestTheLogOfAnUpgradeThatFails(t *testing.T) {
+	crashed := func(operand string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: operand}, Status: corev1.PodStatus{
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
+			}}},
+		}}
+	}
+	n := node("a", "nvidia.com/gpu=8")
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	policy.Status.Nodes = []v1.NodeStatus{{Name: "a", Upgrade: &v1.NodeUpgradeStatus{Reason: "CrashLoopBackOff"}}}
+	seen := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
+	for want, pods := range map[string][]corev1.Pod{
+		"kubectl -n gpus logs driver -c main --previous": {crashed("driver")},
+		"kubectl logs --previous":                        {crashed("dcgm-exporter"), crashed("driver")},
+	} {
+		got := explain.OfNode(explain.NodeInput{
+			Node: n, Overview: seen, Policy: policy, Namespace: "gpus", Pods: pods, Reasons: all(t),
+		})
+		NewWithT(t).Expect(got.Findings).To(ContainElement(HaveField("Next", ContainSubstring(want))))
 	}
 }
 

@@ -208,26 +208,24 @@ func (in NodeInput) finding(reason, message, operand string) Finding {
 // previousLog is the command in remedies that takes the pod and the container which have failed.
 const previousLog = "kubectl logs --previous"
 
-// complete names the pod and the container in the remedy's command for a log: the first container that has crashed, of
-// the operand if it is known.
+// complete names the pod and the container in the remedy's command for a log: the container that has crashed, of the
+// operand or, if that is not known, the only one.
 func (in NodeInput) complete(remedy, operand string) string {
 	if !strings.Contains(remedy, previousLog) {
 		return remedy
 	}
+	var logs []string
 	for i := range in.Pods {
 		pod := &in.Pods[i]
-		if operand != "" && pod.Labels[labels.Operand] != operand {
-			continue
-		}
-		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			// Between two crashes it runs.
-			if status.LastTerminationState.Terminated != nil {
-				return strings.Replace(remedy, previousLog, fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", in.Namespace,
-					pod.Name, status.Name), 1)
-			}
+		container := readiness.CrashedContainer(pod)
+		if container != "" && (operand == "" || pod.Labels[labels.Operand] == operand) {
+			logs = append(logs, fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", in.Namespace, pod.Name, container))
 		}
 	}
-	return remedy
+	if len(logs) != 1 {
+		return remedy
+	}
+	return strings.Replace(remedy, previousLog, logs[0], 1)
 }
 
 func operandPod(pod *corev1.Pod) OperandPod {

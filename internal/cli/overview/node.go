@@ -99,14 +99,15 @@ func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 	n := Node{
 		Name: node.Name, Ready: Unknown, Cordoned: node.Spec.Unschedulable,
 		Product: node.Labels[labels.GPUProduct], Driver: labels.DriverOf(node.Labels), Sharing: sharingOf(node.Labels),
-		Upgrade: node.Labels[labels.UpgradeState], ByClaims: record.ByClaims,
+		Upgrade: node.Labels[labels.UpgradeState],
 	}
 	if layout := node.Labels[labels.MIGConfig]; layout != "" {
 		n.MIG = &MIG{Layout: layout, State: node.Labels[labels.MIGConfigState]}
 	}
 	n.Resources = Resources(node, usage)
 	n.addCondition(assess.GPUReadyCondition(node), record)
-	n.GPUs = countGPUs(node, policy)
+	n.ByClaims = record.ByClaims && n.Ready == Ready
+	n.GPUs = countGPUs(node, policy, n.ByClaims)
 	if n.Stage != "" && n.Stage.Before(v1.StageAllocatable) {
 		n.GPUs.Usable = 0
 	}
@@ -119,7 +120,7 @@ func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 
 // countGPUs counts the GPUs of a node that the policy's status does not list. It lists those on which something is
 // wrong first.
-func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
+func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy, byClaims bool) GPUs {
 	report, _ := gpuhealth.Decode(node.Annotations[labels.GPUHealth]) // The condition reports a malformed one.
 	countsBus, replicas := false, 0
 	if policy != nil {
@@ -127,7 +128,7 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
 		countsBus, replicas = spec.NodeDiscovery.Mode != v1.DiscoveryNFD, spec.GPUReplicas()
 	}
 	counted := readiness.CountGPUs(node, countsBus, replicas)
-	if assess.RecordOf(node).ByClaims {
+	if byClaims {
 		counted = readiness.ClaimableGPUs(node, countsBus)
 	}
 	counted = counted.WithFaults(report)
@@ -164,7 +165,7 @@ func (n *Node) addCondition(condition *corev1.NodeCondition, record assess.Recor
 		}
 	default:
 		n.Reason = condition.Reason
-		n.Stage, n.Operand, n.Message = record.Stage, record.Operand, record.WithoutCause(n.Message)
+		n.Stage, n.Operand, n.Message = record.Cause(n.Message)
 	}
 }
 
@@ -179,6 +180,10 @@ func (n *Node) addStatus(policy *v1.ClusterPolicy) {
 		return
 	}
 	listed := &policy.Status.Nodes[i]
+	if n.Stage == "" && n.Ready != Excluded {
+		// An operator without the record has written the condition.
+		n.Stage, n.Operand = listed.Stage, listed.Operand
+	}
 	if listed.GPUs != nil {
 		n.GPUs = GPUs{Total: int(listed.GPUs.Total), Usable: int(listed.GPUs.Usable)}
 	}

@@ -303,3 +303,18 @@ func TestGPUsOfADRADriver(t *testing.T) {
 		})
 	}
 }
+
+// Without its own record, as of an operator before it, or beside a stale one, a node has the stage of the status.
+func TestNodesWithoutARecord(t *testing.T) {
+	policy := &v1.ClusterPolicy{Status: v1.ClusterPolicyStatus{Nodes: []v1.NodeStatus{
+		{Name: "a", Stage: v1.StageDriver, Operand: "driver", GPUs: &v1.NodeGPUs{Total: 8}},
+	}}}
+	for _, recorded := range []string{"", `{"stage":"Toolkit","operand":"container-toolkit"}`, `{"byClaims":true}`} {
+		g := NewWithT(t)
+		n := node("a", corev1.ConditionFalse, "CrashLoopBackOff", "stage Driver, operand driver: x", nil)
+		record(n, recorded)
+		got := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
+		g.Expect(got).To(And(HaveField("Stage", v1.StageDriver), HaveField("Operand", "driver"),
+			HaveField("ByClaims", false), HaveField("Message", "stage Driver, operand driver: x")))
+	}
+}

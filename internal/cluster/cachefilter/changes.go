@@ -17,6 +17,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 )
 
@@ -58,7 +59,8 @@ func reportsDiffer(written func(*corev1.Node) bool, before, after *corev1.Node) 
 		before.Annotations[labels.ReportRecord] == after.Annotations[labels.ReportRecord] {
 		return false
 	}
-	if !written(after) {
+	// Where the faults end follows from the condition nvidia.com/GPUHealthy, of which another client changes nothing then.
+	if !written(after) || assess.RecordOf(before).FaultsEnd != assess.RecordOf(after).FaultsEnd {
 		return true
 	}
 	return !reflect.DeepEqual(foreignConditions(before.Status.Conditions), foreignConditions(after.Status.Conditions))

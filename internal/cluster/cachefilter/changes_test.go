@@ -96,6 +96,9 @@ func TestNodeChanges(t *testing.T) {
 		"a condition and a record written by the operator": {change: func(n *corev1.Node) {
 			n.Status.Conditions[1].Reason, n.Annotations[labels.ReportRecord] = "Written", "{}"
 		}},
+		"where the faults end, written by another writer": {change: func(n *corev1.Node) {
+			n.Status.Conditions[1].Reason, n.Annotations[labels.ReportRecord] = "Written", `{"faultsEnd":3}`
+		}, want: true},
 		"a record written by another writer": {
 			change: func(n *corev1.Node) { n.Annotations[labels.ReportRecord] = "{}" }, want: true,
 		},

@@ -23,7 +23,10 @@ func (b Backoff) Next(now time.Time, first, last time.Duration) Backoff {
 // Jittered returns a pause for a client that is one of many: at least half of first, which each earlier failure
 // doubles up to last.
 func Jittered(failures int, first, last time.Duration) time.Duration {
-	longest := min(first<<min(failures, 30), last) // 30 doublings exceed any last.
+	longest := min(first, last)
+	for range min(failures, 30) { // 30 doublings exceed any last.
+		longest = min(2*longest, last)
+	}
 	return longest/2 + rand.N(longest/2+1)
 }
 

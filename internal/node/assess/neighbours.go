@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/takeover/neighbour"
 )
 
-// maxNeighbours is the number of neighbours that a message names.
+// maxNeighbours is the number of neighbours that a message names. How many more there are would change too often.
 const maxNeighbours = 3
 
 // findOtherPlugin finds another device plugin, a likely cause for which the GPUs of a node are not offered.
@@ -30,11 +30,13 @@ const offeredTwice = " offers the GPUs by resource claims (DRA), too, so that a 
 
 // findDuplicates finds what others run on the node beside an operand that is expected there, or, as a DRA driver,
 // beside any device plugin. The GPUs can be used, but by which device plugin, and with which labels, depends on who
-// came last. The most harmful neighbour has the reason.
+// came last. The most harmful neighbour comes first, and has the reason.
 func findDuplicates(in Input, _ Assessment) finding {
-	var found []string
-	var duplicates []neighbour.Neighbour
-	reason := ""
+	type duplicate struct {
+		neighbour.Neighbour
+		harm, remedy string
+	}
+	var found []duplicate
 	offers := readiness.Allocatable(in.Node).State == readiness.Ready
 	for _, other := range in.Neighbours {
 		harm, remedy := in.harmOf(other)
@@ -42,16 +44,25 @@ func findDuplicates(in Input, _ Assessment) finding {
 			harm, remedy = v1.ReasonGPUsOfferedTwice, other.Workload+offeredTwice
 		}
 		if harm != "" {
-			found, duplicates = append(found, remedy), append(duplicates, other)
-		}
-		if slices.Index(duplicateReasons, harm) > slices.Index(duplicateReasons, reason) {
-			reason = harm
+			found = append(found, duplicate{other, harm, remedy})
 		}
 	}
-	if more := len(found) - maxNeighbours; more > 0 {
-		found = append(found[:maxNeighbours], fmt.Sprintf("and %d more", more))
+	if len(found) == 0 {
+		return finding{}
 	}
-	return about(cause(reason, strings.Join(found, "; ")), duplicates...)
+	slices.SortStableFunc(found, func(a, b duplicate) int {
+		return slices.Index(duplicateReasons, b.harm) - slices.Index(duplicateReasons, a.harm)
+	})
+	// One more than is named, so that it is known after a start that there are more.
+	var remedies []string
+	var named []neighbour.Neighbour
+	for _, d := range found[:min(len(found), maxNeighbours+1)] {
+		remedies, named = append(remedies, d.remedy), append(named, d.Neighbour)
+	}
+	if len(remedies) > maxNeighbours {
+		remedies[maxNeighbours] = "and more"
+	}
+	return about(cause(found[0].harm, strings.Join(remedies, "; ")), named...)
 }
 
 // harmOf returns the reason and the remedy of a neighbour beside an operand that is expected on the node; empty if it

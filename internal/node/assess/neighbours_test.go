@@ -171,11 +171,11 @@ func TestNeighboursBesideOperands(t *testing.T) {
 		"many": {
 			neighbours: []neighbour.Neighbour{
 				otherExporter, {Kind: neighbour.Exporter, Workload: "b"}, {Kind: neighbour.Exporter, Workload: "c"},
-				{Kind: neighbour.Exporter, Workload: "d"},
+				{Kind: neighbour.Exporter, Workload: "d"}, {Kind: neighbour.Exporter, Workload: "e"},
 			},
 			auxiliary: []operand.Name{"dcgm-exporter"}, reason: "DuplicateOperand",
 			message: exporter + "; b is another DCGM exporter: delete it, or set spec.dcgmExporter.enabled: false; " +
-				"c is another DCGM exporter: delete it, or set spec.dcgmExporter.enabled: false; and 1 more",
+				"c is another DCGM exporter: delete it, or set spec.dcgmExporter.enabled: false; and more",
 		},
 		"something else is wrong": {
 			neighbours: []neighbour.Neighbour{otherPlugin},
@@ -222,8 +222,8 @@ func TestGPUsThatAreOfferedTwice(t *testing.T) {
 		},
 		"beside two plugins": {
 			neighbours: []neighbour.Neighbour{otherPlugin, driver}, reason: "GPUsOfferedTwice",
-			message: "DaemonSet kube-system/plugin is another device plugin: delete it, or set spec.devicePlugin.enabled: " +
-				"false; " + twice,
+			message: twice + "; DaemonSet kube-system/plugin is another device plugin: delete it, or set " +
+				"spec.devicePlugin.enabled: false",
 		},
 		"by another plugin": {
 			neighbours: []neighbour.Neighbour{otherPlugin, driver}, change: turnOff, reason: "GPUsOfferedTwice",

@@ -21,7 +21,7 @@ type Record struct {
 	Operand string   `json:"operand,omitempty"`
 	// ByClaims: the node is ready, and only resource claims get its GPUs.
 	ByClaims bool `json:"byClaims,omitempty"`
-	// Neighbours that the condition nvidia.com/GPUReady depends on.
+	// Neighbours that the condition nvidia.com/GPUReady depends on, at most maxNeighbours + 1.
 	Neighbours []neighbour.Neighbour `json:"neighbours,omitempty"`
 	// HeldConfig is the one of Input, if the condition reports it.
 	HeldConfig string `json:"heldConfig,omitempty"`
@@ -69,10 +69,14 @@ func (a *Assessment) Record(before Record) Record {
 	return record
 }
 
-// WithoutCause returns the message of the condition nvidia.com/GPUReady without the stage and the operand that the
-// record has: of another message, all.
-func (r Record) WithoutCause(message string) string {
-	return strings.TrimPrefix(message, causePrefix(r.Stage, r.Operand))
+// Cause returns the stage and the operand of a node that is not ready, and the message of its condition without them.
+// Of a condition of another writer, which the record is not of, they are empty.
+func (r Record) Cause(message string) (stage v1.Stage, operand, rest string) {
+	rest, isOf := strings.CutPrefix(message, causePrefix(r.Stage, r.Operand))
+	if r.Stage == "" || !isOf {
+		return "", "", message
+	}
+	return r.Stage, r.Operand, rest
 }
 
 // notes are what findings leave for the record.

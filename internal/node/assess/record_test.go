@@ -58,9 +58,12 @@ func TestCauseOfARecord(t *testing.T) {
 			record := a.Record(assess.Record{FaultsEnd: 3, Stage: v1.StageToolkit, HeldConfig: "c/a"})
 			g.Expect(record).To(Equal(assess.Record{Stage: verdict.Stage, Operand: verdict.Operand, FaultsEnd: 3}))
 			written := strings.TrimPrefix(a.Cause("node"), "node: ")
-			g.Expect(record.WithoutCause(written)).To(Equal(verdict.Message))
-			g.Expect(record.WithoutCause("another: " + written)).To(Equal("another: " + written))
-			g.Expect(assess.Record{}.WithoutCause(written)).To(Equal(written))
+			stage, operand, rest := record.Cause(written)
+			g.Expect([]any{stage, operand, rest}).To(Equal([]any{verdict.Stage, verdict.Operand, verdict.Message}))
+			for _, other := range []assess.Record{{}, {Stage: v1.StageToolkit, Operand: "x"}} {
+				stage, operand, rest = other.Cause(written)
+				g.Expect([]any{stage, operand, rest}).To(Equal([]any{v1.Stage(""), "", written}))
+			}
 		})
 	}
 	ready := assess.Assessment{NodeVerdict: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "driver"}}

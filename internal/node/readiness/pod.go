@@ -79,23 +79,42 @@ func podState(pod *corev1.Pod, now time.Time) Verdict {
 	return starting(pod)
 }
 
-// podFailure returns the failure of the first failing container, in the order in which they start.
+// podFailure returns the failure of the first failing container.
 func podFailure(pod *corev1.Pod) (Verdict, bool) {
+	if status, terminated := firstFailing(pod); status != nil {
+		return containerFailure(status, terminated)
+	}
+	return Verdict{}, false
+}
+
+// firstFailing returns the first container that may fail, in the order in which they start, and its last termination,
+// if that is a failure; nil if none fails.
+func firstFailing(pod *corev1.Pod) (*corev1.ContainerStatus, *corev1.ContainerStateTerminated) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
 		if terminated := status.State.Terminated; terminated != nil && terminated.ExitCode == 0 {
 			continue
 		}
 		// Later containers have not started; their statuses are from before a reboot.
-		return containerFailure(status, lastInitFailure(status))
+		return status, lastInitFailure(status)
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
-		if verdict, fails := containerFailure(status, lastTermination(status, sandboxStart(pod))); fails && !status.Ready {
-			return verdict, true
+		terminated := lastTermination(status, sandboxStart(pod))
+		if _, fails := containerFailure(status, terminated); fails && !status.Ready {
+			return status, terminated
 		}
 	}
-	return Verdict{}, false
+	return nil, nil
+}
+
+// CrashedContainer returns the name of the container with whose termination Pod explains that the pod is not ready;
+// empty if that is for another reason.
+func CrashedContainer(pod *corev1.Pod) string {
+	if status, terminated := firstFailing(pod); terminated != nil {
+		return status.Name
+	}
+	return ""
 }
 
 // recovering returns the failure of a container of a ready pod that has not run for the recovery time since.

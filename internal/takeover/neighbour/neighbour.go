@@ -11,6 +11,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 )
 
@@ -125,12 +126,15 @@ func kindOf(container *corev1.Container) (Kind, bool) {
 	return kind, known
 }
 
+// maxWorkload is the longest workload in bytes. Owner references of unknown kinds have names without a limit.
+const maxWorkload = 400
+
 func workloadOf(pod *corev1.Pod) string {
 	kind, name := "Pod", pod.Name
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		kind, name = owner.Kind, owner.Name
 	}
-	return kind + " " + pod.Namespace + "/" + name
+	return text.Truncate(kind+" "+pod.Namespace+"/"+name, maxWorkload)
 }
 
 // OnNodes has the neighbours of each node that has any, sorted and without duplicates.

@@ -1,6 +1,7 @@
 package neighbour_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -233,4 +234,17 @@ func TestRivalsAreOperands(t *testing.T) {
 			g.Expect(rival.Field).To(Equal(in.PlacementOf(o).Field + ".enabled"))
 		}
 	}
+}
+
+// An owner of an unknown kind may have a name of any length; what is kept of it is bounded.
+func TestLongNamesOfOwners(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: "p", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "example.com/v1", Kind: "Any", Name: strings.Repeat("<", 50_000), UID: "1", Controller: new(true)},
+		},
+	}}
+	pod.Spec.NodeName, pod.Spec.Containers = "a", []corev1.Container{{Name: "dcgm-exporter", Image: "dcgm-exporter:1"}}
+	found, is := neighbour.Of(pod, "gpu-operator")
+	NewWithT(t).Expect(is).To(BeTrue())
+	NewWithT(t).Expect(found.Workload).To(And(HavePrefix("Any n/<"), HaveLen(400)))
 }
