@@ -59,9 +59,13 @@ const (
 	// Cause: kubectl uncordon, or another controller.
 	// Remedy: annotate the node with nvidia.com/gpu-driver-upgrade-requested=true to try again.
 	ReasonUpgradeUncordoned = "UpgradeUncordoned"
-	// ReasonUpgradeUnknownState: the node has an upgrade state that this operator does not know, so nothing is done.
-	// Cause: another client has written the label nvidia.com/gpu-driver-upgrade-state. Other nodes do not wait for it.
-	// Remedy: remove the label; uncordon the node unless someone works on it.
+	// ReasonUpgradeUnknownState: the node has an upgrade state that this operator does not know, so that its driver is
+	// not upgraded.
+	// Cause: another client has written the label nvidia.com/gpu-driver-upgrade-state, or a later release of the operator
+	// before a rollback. Other nodes do not wait for it.
+	// Remedy: after a rollback, install the later release again: only it knows whose the cordon is. Otherwise remove the
+	// label: the node goes on from its record, if it has one, and the operator undoes its own cordon in the end. Any other
+	// cordon stays: uncordon the node unless someone works on it.
 	ReasonUpgradeUnknownState = "UpgradeUnknownState"
 )
 
