@@ -24,6 +24,10 @@ const base = `{devicePlugin: {config: {name: shared}}}`
 // on, and with the value by which it is off.
 type alternative struct{ on, off, spec string }
 
+// substitutes are fields that may turn an operand on in place of another one: each with a spec that is laid over one
+// that turns the operand off.
+var substitutes = []struct{ field, spec string }{{"spec.sharing.mps", `{sharing: {mps: {replicas: 2}}}`}}
+
 // alternatives are the fields that turn operands on and off: enabled of each block, and those that do it otherwise.
 func alternatives() ([]alternative, error) {
 	all := []alternative{
@@ -53,8 +57,8 @@ func properties(schema any) map[string]any {
 	return inner
 }
 
-// inputOf is the input of a spec, which is given in YAML and laid over base if that is wanted.
-func inputOf(overBase bool, spec string) (operand.Input, error) {
+// inputOf is the input of specs that are given in YAML, each laid over the one before, and over base if that is wanted.
+func inputOf(overBase bool, specs ...string) (operand.Input, error) {
 	parsed := v1.ClusterPolicySpec{}
 	if overBase {
 		specgen.EnableAll(&parsed)
@@ -62,16 +66,18 @@ func inputOf(overBase bool, spec string) (operand.Input, error) {
 			return operand.Input{}, err
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(spec), &parsed); err != nil {
-		return operand.Input{}, err
+	for _, spec := range specs {
+		if err := yaml.UnmarshalStrict([]byte(spec), &parsed); err != nil {
+			return operand.Input{}, err
+		}
 	}
 	const helper = "ghcr.io/clusterpolicy/gpu-operator:dev"
 	return operand.Input{Spec: effective.Of(parsed), Namespace: "gpu-operator", OperatorImage: helper}, nil
 }
 
-// installed reports whether the operand is installed by a spec.
-func installed(op operand.Operand, overBase bool, spec string) (bool, error) {
-	in, err := inputOf(overBase, spec)
+// installed reports whether the operand is installed by specs, each laid over the one before.
+func installed(op operand.Operand, overBase bool, specs ...string) (bool, error) {
+	in, err := inputOf(overBase, specs...)
 	if err != nil {
 		return false, err
 	}
@@ -86,9 +92,14 @@ func enabledBy(op operand.Operand, all []alternative) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", other.off, err)
 		}
-		if !stays {
-			on, off = append(on, code(other.on)), append(off, code(other.off))
+		if stays {
+			continue
 		}
+		fields, err := turnsOn(op, other)
+		if err != nil {
+			return "", err
+		}
+		on, off = append(on, fields), append(off, code(other.off))
 	}
 	byDefault, err := installed(op, false, "{}")
 	switch {
@@ -99,8 +110,23 @@ func enabledBy(op operand.Operand, all []alternative) (string, error) {
 	case byDefault:
 		return "by default; not with " + strings.Join(off, " or "), nil
 	default:
-		return "with " + strings.Join(on, " and "), nil
+		return "with " + strings.Join(on, ", and "), nil
 	}
+}
+
+// turnsOn returns the field by which the operand is on, and those that may take its place.
+func turnsOn(op operand.Operand, of alternative) (string, error) {
+	fields := code(of.on)
+	for _, other := range substitutes {
+		isOn, err := installed(op, true, of.spec, other.spec)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", other.field, err)
+		}
+		if isOn {
+			fields += " or " + code(other.field)
+		}
+	}
+	return fields, nil
 }
 
 // mainContainers returns the main container of each operand that has pods.

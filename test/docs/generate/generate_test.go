@@ -78,7 +78,7 @@ func TestOperandsAreEnabledByTheirFields(t *testing.T) {
 	g := NewWithT(t)
 	text, err := catalogueTable(repo)
 	g.Expect(err).NotTo(HaveOccurred())
-	const mps = "`spec.devicePlugin.config.name` and `spec.devicePlugin.enabled: true`"
+	const mps = "`spec.devicePlugin.config.name` or `spec.sharing.mps`, and `spec.devicePlugin.enabled: true`"
 	g.Expect(text).To(And(
 		MatchRegexp("(?m)^\\| `driver` \\| .*`nvidia-driver-ctr` \\| by default; not with `spec.driver.enabled: false` \\|"),
 		MatchRegexp("(?m)^\\| `dcgm` \\| .*`nvidia-dcgm-ctr` \\| with `spec.dcgm.enabled: true` \\|"),
