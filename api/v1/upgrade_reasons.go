@@ -15,7 +15,8 @@ const (
 	// Cause: it has the label nvidia.com/gpu-driver-upgrade.skip=true.
 	// Remedy: remove the label.
 	ReasonUpgradeSkipped = "UpgradeSkipped"
-	// ReasonUpgradeQueued: as many nodes as maxParallelUpgrades allows are being upgraded.
+	// ReasonUpgradeQueued: as many nodes as maxParallelUpgrades allows have a place, or the MIG layout of the node is
+	// being changed.
 	// Cause: normal operation.
 	// Remedy: wait, or raise maxParallelUpgrades.
 	ReasonUpgradeQueued = "UpgradeQueued"
@@ -25,13 +26,13 @@ const (
 	ReasonUpgradeBudget = "UpgradeBudget"
 	// ReasonUpgradeNodeNotReady: the kubelet of the node does not report.
 	// Cause: the machine is down or has lost its network.
-	// Remedy: repair the node. The upgrade then continues.
+	// Remedy: repair the node. The upgrade then continues, or is tried again.
 	ReasonUpgradeNodeNotReady = "UpgradeNodeNotReady"
-	// ReasonUpgradePulling: the images of the new driver are being pulled; the GPUs are in use.
+	// ReasonUpgradePulling: the images of the new driver are being pulled; the old one still works.
 	// Cause: normal operation.
 	// Remedy: wait. Set pullImages to false to skip this step.
 	ReasonUpgradePulling = "UpgradePulling"
-	// ReasonUpgradePullFailed: an image of the new driver cannot be pulled; nothing was evicted.
+	// ReasonUpgradePullFailed: an image of the new driver cannot be pulled, so that the node keeps its old one.
 	// Cause: the tag does not exist for the node's system or kernel, or the registry rejects the pull.
 	// Remedy: correct the version, the repository or the pull secret that the message names.
 	ReasonUpgradePullFailed = "UpgradePullFailed"
@@ -44,8 +45,9 @@ const (
 	// Remedy: wait.
 	ReasonUpgradeEvicting = "UpgradeEvicting"
 	// ReasonUpgradeBlocked: a pod with GPUs cannot be evicted.
-	// Cause: the PodDisruptionBudget that the message names allows no disruption, or podDeletion does not permit it.
-	// Remedy: make room for the pod elsewhere, delete it, or set what the message names.
+	// Cause: the PodDisruptionBudget that the message names allows no disruption, podDeletion does not permit it, an
+	// admission webhook rejects it, or the node would start the pod again, as one of a DaemonSet.
+	// Remedy: make room for the pod elsewhere, delete it, or do what the message says.
 	ReasonUpgradeBlocked = "UpgradeBlocked"
 	// ReasonUpgradeRestarting: the old driver pod ends, or the new one starts.
 	// Cause: normal operation.
