@@ -139,7 +139,7 @@ type DrainSpec struct {
 	Force *bool `json:"force,omitempty"`
 	// PodSelector is a label selector that limits the drain to matching pods. Empty (default) drains all pods.
 	//
-	// Pods with the label nvidia.com/gpu-driver-upgrade-drain.skip=true are never evicted.
+	// Of pods with the label nvidia.com/gpu-driver-upgrade-drain.skip=true, only those that use GPUs are evicted.
 	// +optional
 	PodSelector PodSelector `json:"podSelector,omitempty"`
 	// TimeoutSeconds is how long the drain of a node may take, in seconds; 0 means no limit. Default 300.
