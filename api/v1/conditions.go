@@ -116,8 +116,8 @@ const (
 	// Cause: a deadline of spec.driver.upgradePolicy has passed, the images of the driver cannot be pulled, the node does
 	// not report, or another client has uncordoned it; the message names the first node and its cause.
 	// Remedy: remove that cause. A node that has kept its driver is tried again later, or at once with the annotation
-	// nvidia.com/gpu-driver-upgrade-requested=true; after an uncordon it is tried only with the annotation. A node that
-	// stays cordoned recovers when its new driver is ready.
+	// nvidia.com/gpu-driver-upgrade-requested=true; after an uncordon only with the annotation, or for another driver. A
+	// node that stays cordoned recovers when its new driver is validated.
 	ReasonUpgradeFailed = "UpgradeFailed"
 	// ReasonPaused: spec.paused is true, so that the operator writes nothing but status. Ready still shows the real state.
 	// Cause: spec.paused is set.
@@ -280,8 +280,8 @@ const (
 	// Remedy: change one of the nodeSelectors so that one object selects the node.
 	ReasonConflictingNodeSelector = "ConflictingNodeSelector"
 	// ReasonOperandPaused: an operand is paused on the node; no deadline applies.
-	// Cause: a label nvidia.com/gpu.deploy.OPERAND of the node has a value other than true, for example during a driver
-	// upgrade or a MIG reconfiguration.
+	// Cause: a label nvidia.com/gpu.deploy.OPERAND of the node has another value than true and pre-installed, for example
+	// during a driver upgrade or a MIG reconfiguration, or false, by which a user keeps the operand off.
 	// Remedy: wait for the component that paused it, or set the label to true.
 	ReasonOperandPaused = "OperandPaused"
 	// ReasonUpgrading: the driver of the node is being upgraded, so that its GPUs cannot be used; the message has the

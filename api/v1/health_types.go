@@ -105,7 +105,8 @@ const (
 	ReasonGPUsMissing = "GPUsMissing"
 )
 
-// ReasonPluginConfigInvalid: a configuration of the device plugin cannot be used; pods that run are left as they are.
+// ReasonPluginConfigInvalid: a configuration of the device plugin, or a part of it, cannot be used; pods that run are
+// left as they are.
 // Cause: its ConfigMap, or the label nvidia.com/device-plugin.config of the node, as the message describes, with the
 // line. Remedy: correct the ConfigMap or the label, or use spec.sharing, which has no such traps.
 const ReasonPluginConfigInvalid = "PluginConfigInvalid"
