@@ -281,7 +281,7 @@ const (
 	ReasonConflictingNodeSelector = "ConflictingNodeSelector"
 	// ReasonOperandPaused: an operand is paused on the node; no deadline applies.
 	// Cause: a label nvidia.com/gpu.deploy.OPERAND of the node has another value than true and pre-installed, for example
-	// during a driver upgrade or a MIG reconfiguration, or false, by which a user keeps the operand off.
+	// during a driver upgrade or a MIG reconfiguration. With false, a user keeps the operand off.
 	// Remedy: wait for the component that paused it, or set the label to true.
 	ReasonOperandPaused = "OperandPaused"
 	// ReasonUpgrading: the driver of the node is being upgraded, so that its GPUs cannot be used; the message has the

@@ -45,8 +45,8 @@ const (
 	// Remedy: wait.
 	ReasonUpgradeEvicting = "UpgradeEvicting"
 	// ReasonUpgradeBlocked: a pod with GPUs cannot be evicted.
-	// Cause: the PodDisruptionBudget that the message names allows no disruption, podDeletion does not permit it, an
-	// admission webhook rejects it, or the node would start the pod again, as one of a DaemonSet.
+	// Cause: the PodDisruptionBudget that the message names allows no disruption, podDeletion does not permit it, or an
+	// admission webhook rejects it. Or the node would start the pod again, as one of a DaemonSet.
 	// Remedy: make room for the pod elsewhere, delete it, or do what the message says.
 	ReasonUpgradeBlocked = "UpgradeBlocked"
 	// ReasonUpgradeRestarting: the old driver pod ends, or the new one starts.
