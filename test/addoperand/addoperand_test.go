@@ -106,7 +106,7 @@ func TestWhatAnAdditionTakes(t *testing.T) {
 		"bundle/manifests/gpu-operator.clusterserviceversion.yaml": "registry.example.com/toy:v1.0.0",
 		"config/openshift/operands.yaml":                           "name: nvidia-toy",
 		"docs/api.md":                                              "## ToySpec",
-		"docs/troubleshooting.md":                                  "| `ToyIsOff` |",
+		"docs/troubleshooting.md":                                  "### ToyIsOff\n",
 		"internal/status/reasons/reasons.json":                     `"ToyIsOff"`,
 		"config/crd/bases/nvidia.com_clusterpolicies.yaml":         "toyHint:",
 	} {
