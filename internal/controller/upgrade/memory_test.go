@@ -86,7 +86,7 @@ func TestSlotsWithoutAPolicy(t *testing.T) {
 	}
 }
 
-// The pods of a node are read again once the operator plans the node anew: what evicts them may differ.
+// The pods of a node are read again after its plan has changed: another policy may evict them.
 func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
 	node := &corev1.Node{}
 	node.Name, node.ResourceVersion = "a", "7"
@@ -102,21 +102,15 @@ func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
 		s.Fleet.Set(entry)
 	}
 	isKept := func() bool { _, left := s.keptWorkload("a"); return left > 0 }
-	s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.Now}
-	if !isKept() {
-		t.Error("they are read again without a reason")
-	}
-	planned("1")
-	if isKept() {
-		t.Error("they are not read again after the first plan of the node")
-	}
-	s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.Now}
-	if !isKept() {
-		t.Error("they are read again with the same plan")
-	}
-	planned("2")
-	if isKept() {
-		t.Error("they are not read again after another plan of the node")
+	for _, version := range []string{"1", "2"} {
+		s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.Now}
+		if !isKept() {
+			t.Errorf("before plan %s: they are read again without a reason", version)
+		}
+		planned(version)
+		if isKept() {
+			t.Errorf("they are not read again after plan %s of the node", version)
+		}
 	}
 }
 
