@@ -2,39 +2,39 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade/gpuuse"
 )
 
-const (
-	// resourceAPI is the path of the API of claims (DRA), before its version.
-	resourceAPI = "/apis/resource.k8s.io/"
-	// firstWithMapping is its first version in which a DeviceClass maps an extended resource.
-	firstWithMapping = "v1"
-)
+// resourceAPI is a version of the API of claims (DRA).
+func resourceAPI(version string) schema.GroupVersion {
+	return schema.GroupVersion{Group: resourcev1.GroupName, Version: version}
+}
 
-// listClaims lists the resource claims of a namespace, of all for "", that the query selects. A cluster that does not
+// listClaims lists the resource claims of a namespace, of all for "", that the options select. A cluster that does not
 // serve them has none.
 func listClaims(
-	ctx context.Context, asked *session, namespace string, query url.Values,
+	ctx context.Context, asked *session, namespace string, options metav1.ListOptions,
 ) (found []*resourcev1.ResourceClaim, err error) {
-	path := "/resourceclaims"
-	if namespace != "" {
-		path = "/namespaces/" + namespace + path
-	}
 	for _, version := range gpuuse.ClaimVersions() {
-		_, err = listJSON(ctx, asked, resourceAPI+version+path, query, typeJSON, func(text *json.RawMessage) {
-			claim := &resourcev1.ResourceClaim{}
-			if json.Unmarshal(*text, claim) == nil { // One that is left out counts as holding GPUs.
-				found = append(found, claim)
-			}
-		})
-		if !answered(err, "NotFound") {
+		resource := resourceAPI(version).WithResource("resourceclaims")
+		_, err = list(ctx, asked.objects.Resource(resource).Namespace(namespace).List, options,
+			func(object *unstructured.Unstructured) {
+				claim := &resourcev1.ResourceClaim{}
+				// One that is left out counts as holding GPUs.
+				if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, claim) == nil {
+					found = append(found, claim)
+				}
+			})
+		if !apierrors.IsNotFound(err) {
 			return found, err
 		}
 	}
@@ -45,7 +45,7 @@ func listClaims(
 func claimsOf(ctx context.Context, asked *session, pod *corev1.Pod) []*resourcev1.ResourceClaim {
 	var all []*resourcev1.ResourceClaim
 	for _, name := range gpuuse.ClaimsOf(pod) {
-		found, err := listClaims(ctx, asked, pod.Namespace, url.Values{"fieldSelector": {"metadata.name=" + name}})
+		found, err := listClaims(ctx, asked, pod.Namespace, withField(metav1.ListOptions{}, "metadata.name", name))
 		if err == nil {
 			all = append(all, found...)
 		}
@@ -53,10 +53,11 @@ func claimsOf(ctx context.Context, asked *session, pod *corev1.Pod) []*resourcev
 	return all
 }
 
-// mappedResources returns the extended resources that DeviceClasses map to claims; none if these cannot be read.
+// mappedResources returns the extended resources that DeviceClasses map to claims; none if these cannot be read. v1 is
+// the first version in which a DeviceClass maps one.
 func mappedResources(ctx context.Context, asked *session) map[corev1.ResourceName]bool {
 	mapped := map[corev1.ResourceName]bool{}
-	_, err := listJSON(ctx, asked, resourceAPI+firstWithMapping+"/deviceclasses", nil, typeJSON,
+	_, err := list(ctx, asked.kube.ResourceV1().DeviceClasses().List, metav1.ListOptions{},
 		func(class *resourcev1.DeviceClass) {
 			if name := class.Spec.ExtendedResourceName; name != nil {
 				mapped[corev1.ResourceName(*name)] = true
@@ -70,7 +71,7 @@ func mappedResources(ctx context.Context, asked *session) map[corev1.ResourceNam
 
 // gpuClaims returns which claims of the cluster hold GPUs. If they cannot be read, each counts as holding some.
 func gpuClaims(ctx context.Context, asked *session) (gpuuse.Claims, error) {
-	all, err := listClaims(ctx, asked, "", nil)
+	all, err := listClaims(ctx, asked, "", metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

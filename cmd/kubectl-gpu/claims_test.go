@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // sessionWith returns a session with an API server that serves these paths, and refuses others with the code.
@@ -26,15 +25,13 @@ func sessionWith(t *testing.T, code int, served map[string]string) *session {
 		_, _ = w.Write([]byte(text))
 	}))
 	t.Cleanup(server.Close)
-	return &session{client: &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
-		},
-	}}}
+	asked, err := newSession(&rest.Config{Host: server.URL}, "")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return asked
 }
 
 // claimList has a claim for a GPU, one with admin access and one for a network device.
-const claimList = `{"metadata":{"resourceVersion":"7"},"items":[
+const claimList = `{"kind":"ResourceClaimList","apiVersion":"resource.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[
 	{"metadata":{"namespace":"a","name":"gpu"},
 	 "spec":{"devices":{"requests":[{"name":"one","deviceClassName":"gpu.nvidia.com"}]}},
 	 "status":{"allocation":{"devices":{"results":[{"driver":"gpu.nvidia.com","pool":"n","device":"0"}]}}}},
@@ -112,7 +109,7 @@ func TestClaimsThatAreNotRead(t *testing.T) {
 		NodeName: "n", ResourceClaims: []corev1.PodResourceClaim{{Name: "one", ResourceClaimName: &claim}},
 	}}
 	known, err := gpuClaims(t.Context(), sessionWith(t, http.StatusForbidden, nil))
-	g.Expect(err).To(MatchError(ContainSubstring("403")))
+	g.Expect(err).To(MatchError("Error from server (Forbidden): refused"))
 	g.Expect(wantsGPU(&pod, known)).To(BeTrue())
 	_, err = gpuClaims(t.Context(), sessionWith(t, http.StatusNotFound, nil))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -123,7 +120,8 @@ func TestClaimsOfAPod(t *testing.T) {
 	g, claim := NewWithT(t), "gpu"
 	s := sessionWith(t, http.StatusNotFound, map[string]string{
 		"/apis/resource.k8s.io/v1/namespaces/a/resourceclaims": claimList,
-		"/apis/resource.k8s.io/v1/deviceclasses": `{"metadata":{},"items":[{"spec":{"extendedResourceName":
+		"/apis/resource.k8s.io/v1/deviceclasses": `{"kind":"DeviceClassList","apiVersion":"resource.k8s.io/v1",
+			"metadata":{},"items":[{"spec":{"extendedResourceName":
 			"example.com/fast"}},{"spec":{}}]}`,
 	})
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}}

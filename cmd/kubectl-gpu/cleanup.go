@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/removal/cleanup"
@@ -22,7 +23,9 @@ const cleanupRounds = 4
 type cleanupOptions struct {
 	dryRun, force, yes bool
 	timeout            time.Duration
-	kubectl            kubectl
+	connection         connection
+	// asked is the cluster.
+	asked *session
 	// impatient: pods of operands have not ended within the timeout.
 	impatient bool
 }
@@ -46,7 +49,7 @@ It does nothing while an operator runs or while pods use GPUs of the nodes conce
 the stack nevertheless: these pods lose their GPUs, and are not evicted. Files of the driver and of the toolkit that
 their pods do not remove themselves stay on the hosts.
 
-It runs kubectl, which needs the right to list all that is named above, to patch Nodes and their status, Namespaces
+It needs the right to list all that is named above, to get what it deletes, to patch Nodes and their status, Namespaces
 and ClusterPolicies, and to delete ClusterPolicies, NVIDIADrivers, DaemonSets, Services, ConfigMaps and RuntimeClasses,
 and where they exist ServiceMonitors and PrometheusRules.`,
 		Example: `  kubectl gpu cleanup --dry-run
@@ -65,12 +68,16 @@ and where they exist ServiceMonitors and PrometheusRules.`,
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
 		"how long to wait until the pods of a group of operands are gone")
-	o.kubectl.addFlags(flags)
+	o.connection.addFlags(flags)
 	return command
 }
 
 func (o *cleanupOptions) run(cmd *cobra.Command) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	var err error
+	if o.asked, err = o.connection.open(); err != nil {
+		return err
+	}
 	plan, err := o.read(ctx)
 	if err != nil {
 		return err
@@ -98,7 +105,7 @@ func (o *cleanupOptions) run(cmd *cobra.Command) error {
 func (o *cleanupOptions) carryOut(ctx context.Context, out io.Writer, plan *cleanup.Plan) error {
 	var failed error
 	for range cleanupRounds {
-		if failed = o.remove(ctx, out, plan); failed != nil && !answered(failed, "Conflict") {
+		if failed = o.remove(ctx, out, plan); failed != nil && !apierrors.IsConflict(failed) {
 			return failed
 		}
 		var err error

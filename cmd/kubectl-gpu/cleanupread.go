@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/leadership"
@@ -31,21 +29,23 @@ func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, err
 	if err != nil {
 		return nil, err
 	}
-	everywhere := "--all-namespaces"
-	applied := []string{strings.Join(kinds.applied, ","), everywhere, "--selector=" + labels.ManagedBy + "=" +
-		labels.ManagedByValue}
 	for _, one := range []struct {
-		args []string
+		of   selection
 		into func(*unstructured.Unstructured) error
 	}{
-		{applied, keep(&cluster.Objects)},
-		{[]string{"nodes"}, decode(&cluster.Nodes)},
-		{[]string{"pods", everywhere}, decode(&cluster.Pods)},
-		{[]string{"namespaces", "--show-managed-fields"}, decode(&cluster.Namespaces)},
-		{[]string{"leases.coordination.k8s.io", everywhere, "--field-selector=metadata.name=" + leadership.LeaseName},
-			decode(&cluster.Leases)},
+		{
+			selection{resources: strings.Join(kinds.applied, ","), label: labels.ManagedBy + "=" + labels.ManagedByValue},
+			keep(&cluster.Objects),
+		},
+		{selection{resources: "nodes"}, decode(&cluster.Nodes)},
+		{selection{resources: "pods"}, decode(&cluster.Pods)},
+		{selection{resources: "namespaces", managers: true}, decode(&cluster.Namespaces)},
+		{
+			selection{resources: "leases.coordination.k8s.io", fields: "metadata.name=" + leadership.LeaseName},
+			decode(&cluster.Leases),
+		},
 	} {
-		if err := o.kubectl.each(ctx, one.into, one.args...); err != nil {
+		if err := o.asked.get(ctx, one.of, one.into); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +56,7 @@ func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, err
 		if !kinds.own[name] {
 			continue
 		}
-		if err := o.kubectl.each(ctx, keep(into), name); err != nil {
+		if err := o.asked.get(ctx, selection{resources: name}, keep(into)); err != nil {
 			return nil, err
 		}
 	}
@@ -67,11 +67,11 @@ func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, err
 // right: those that are not read count as holding GPUs.
 func (o *cleanupOptions) readClaims(ctx context.Context, cluster *cleanup.Cluster) {
 	if slices.ContainsFunc(cluster.Pods, func(pod corev1.Pod) bool { return gpuuse.HasClaims(&pod) }) {
-		_ = o.kubectl.each(ctx, func(object *unstructured.Unstructured) error {
+		_ = o.asked.get(ctx, selection{resources: resourceClaims}, func(object *unstructured.Unstructured) error {
 			claim := &resourcev1.ResourceClaim{}
 			cluster.Claims = append(cluster.Claims, claim)
 			return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, claim)
-		}, resourceClaims, "--all-namespaces")
+		})
 	}
 }
 
@@ -87,45 +87,20 @@ func (o *cleanupOptions) appliedKinds(ctx context.Context) (kindsInCluster, erro
 	for _, kind := range manifest.Kinds() {
 		found.applied = append(found.applied, cleanup.Resource(kind.GetObjectKind().GroupVersionKind()))
 	}
-	names := []string{"customresourcedefinitions.apiextensions.k8s.io", crd.Name, crd.NVIDIADriverName}
+	names := []string{crd.Name, crd.NVIDIADriverName}
 	for _, kind := range manifest.OptionalKinds() {
 		names = append(names, kind.CRD)
 	}
-	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
+	of := selection{resources: definitions, names: names}
+	err := o.asked.get(ctx, of, func(definition *unstructured.Unstructured) error {
 		if name := definition.GetName(); name == crd.Name || name == crd.NVIDIADriverName {
 			found.own[name] = true
 			return nil
 		}
 		found.applied = append(found.applied, definition.GetName())
 		return nil
-	}, names...)
+	})
 	return found, err
-}
-
-// each calls a function for each object that kubectl get prints.
-func (k kubectl) each(ctx context.Context, into func(*unstructured.Unstructured) error, args ...string) error {
-	text, err := k.get(ctx, args...)
-	if err != nil || len(bytes.TrimSpace(text)) == 0 {
-		return err
-	}
-	object := &unstructured.Unstructured{}
-	if err = json.Unmarshal(text, &object.Object); err == nil {
-		if !object.IsList() {
-			err = into(object)
-		} else {
-			err = object.EachListItem(func(item runtime.Object) error {
-				one, isObject := item.(*unstructured.Unstructured)
-				if !isObject {
-					return fmt.Errorf("found a %T in a list", item)
-				}
-				return into(one)
-			})
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("reading what kubectl get %s printed: %w", strings.Join(args, " "), err)
-	}
-	return nil
 }
 
 // keep adds objects to a list.

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
@@ -30,7 +32,7 @@ func (o *cleanupOptions) remove(ctx context.Context, out io.Writer, plan *cleanu
 			return err
 		}
 	}
-	if err := o.deleteObjects(ctx, out, plan.Others, "--wait=false"); err != nil {
+	if err := o.deleteObjects(ctx, out, plan.Others, deletion{}); err != nil {
 		return err
 	}
 	if err := o.releaseNodes(ctx, out, plan.Nodes); err != nil {
@@ -60,8 +62,7 @@ func (o *cleanupOptions) deletePolicy(ctx context.Context, out io.Writer, policy
 		}
 	}
 	fmt.Fprintf(out, "Deleting ClusterPolicy %s\n", policy.Name)
-	_, err := o.kubectl.run(ctx, nil, "delete", crd.Name, policy.Name, "--ignore-not-found", "--wait=false")
-	return err
+	return o.asked.remove(ctx, deletion{}, target{resource: crd.Name, name: policy.Name})
 }
 
 // releasePolicy takes the finalizer off a policy.
@@ -81,30 +82,19 @@ func (o *cleanupOptions) setFinalizers(
 	if resourceVersion != "" {
 		metadata["resourceVersion"] = resourceVersion
 	}
-	return o.kubectl.patch(ctx, map[string]any{"metadata": metadata}, crd.Name, policy.Name, "--type=merge")
-}
-
-// patch patches an object that args name, unless it is gone.
-func (k kubectl) patch(ctx context.Context, content map[string]any, args ...string) error {
-	text, err := json.Marshal(content)
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	_, err = k.run(ctx, nil, "patch", append(args, "--patch="+string(text))...)
-	if answered(err, "NotFound") {
-		return nil
-	}
-	return err
+	of := target{resource: crd.Name, name: policy.Name}
+	return o.asked.merge(ctx, of, map[string]any{"metadata": metadata})
 }
 
 // deleteOperands deletes DaemonSets, and waits until their pods are gone. With --force it goes on after the timeout,
 // and waits no more: pods on a node whose kubelet does not work never end.
 func (o *cleanupOptions) deleteOperands(ctx context.Context, out io.Writer, group []cleanup.Object) error {
 	if o.impatient {
-		return o.deleteObjects(ctx, out, group, "--wait=false")
+		return o.deleteObjects(ctx, out, group, deletion{})
 	}
-	err := o.deleteObjects(ctx, out, group, "--cascade=foreground", "--timeout="+o.timeout.String())
-	if err == nil || !strings.Contains(err.Error(), "timed out waiting") {
+	how := deletion{propagation: metav1.DeletePropagationForeground, wait: o.timeout}
+	err := o.deleteObjects(ctx, out, group, how)
+	if !errors.Is(err, errStillThere) {
 		return err
 	}
 	if !o.force {
@@ -116,27 +106,16 @@ func (o *cleanupOptions) deleteOperands(ctx context.Context, out io.Writer, grou
 	return nil
 }
 
-// deleteObjects deletes objects that have the kinds and namespaces of a plan, in one call for those that agree in both.
+// deleteObjects deletes objects that have the kinds and namespaces of a plan.
 func (o *cleanupOptions) deleteObjects(
-	ctx context.Context, out io.Writer, objects []cleanup.Object, flags ...string,
+	ctx context.Context, out io.Writer, objects []cleanup.Object, how deletion,
 ) error {
-	for begin := 0; begin < len(objects); {
-		first, end := objects[begin], begin
-		args := []string{first.Resource}
-		for end < len(objects) && objects[end].Resource == first.Resource && objects[end].Namespace == first.Namespace {
-			fmt.Fprintf(out, "Deleting %s\n", objects[end])
-			args = append(args, objects[end].Name)
-			end++
-		}
-		begin = end
-		if first.Namespace != "" {
-			args = append(args, "--namespace="+first.Namespace)
-		}
-		if _, err := o.kubectl.run(ctx, nil, "delete", append(append(args, "--ignore-not-found"), flags...)...); err != nil {
-			return err
-		}
+	var all []target
+	for _, object := range objects {
+		fmt.Fprintf(out, "Deleting %s\n", object)
+		all = append(all, target{object.Resource, object.Namespace, object.Name})
 	}
-	return nil
+	return o.asked.remove(ctx, how, all...)
 }
 
 // releaseNodes removes the operator's marks from nodes, several at a time. A failure concerns one node.
@@ -177,13 +156,14 @@ func inParallel(workers, n int, do func(int) error) (succeeded int, err error) {
 // releaseNode removes the operator's marks from a node. The condition comes last: it shows what is left to do if the
 // command is interrupted.
 func (o *cleanupOptions) releaseNode(ctx context.Context, node *cleanup.Node) error {
+	of := target{resource: "nodes", name: node.Name}
 	if content := node.Removal.NodePatch(); content != nil {
-		if err := o.kubectl.patch(ctx, content, "node", node.Name, "--type=merge"); err != nil {
+		if err := o.asked.merge(ctx, of, content); err != nil {
 			return err
 		}
 	}
 	if content := node.Removal.StatusPatch(); content != nil {
-		return o.kubectl.patch(ctx, content, "node", node.Name, "--subresource=status", "--type=strategic")
+		return o.asked.patch(ctx, of, types.StrategicMergePatchType, content, "status")
 	}
 	return nil
 }
@@ -194,17 +174,12 @@ func (o *cleanupOptions) resetNamespace(ctx context.Context, out io.Writer, name
 	fmt.Fprintf(out, "Resetting the Pod Security labels of namespace %s\n", namespace.Name)
 	if len(namespace.Restored) > 0 {
 		content := map[string]any{"metadata": map[string]any{"labels": namespace.Restored}}
-		if err := o.kubectl.patch(ctx, content, "namespace", namespace.Name, "--type=merge"); err != nil {
+		if err := o.asked.merge(ctx, target{resource: "namespaces", name: namespace.Name}, content); err != nil {
 			return err
 		}
 	}
-	nothing, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace.Name},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding a Namespace: %w", err)
-	}
-	_, err = o.kubectl.run(ctx, nothing, "apply", "--server-side", "--field-manager="+labels.FieldOwner,
-		"--force-conflicts", "--filename=-")
-	return err
+	nothing := applycorev1.Namespace(namespace.Name)
+	options := metav1.ApplyOptions{FieldManager: labels.FieldOwner, Force: true}
+	_, err := o.asked.kube.CoreV1().Namespaces().Apply(ctx, nothing, options)
+	return said(err)
 }

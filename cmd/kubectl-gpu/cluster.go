@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -63,13 +62,8 @@ func (r *clusterReader) add(document []byte) error {
 	if err != nil {
 		return err
 	}
-	return r.addJSON(text)
-}
-
-// addJSON is add for JSON, which is decoded in a fraction of the time.
-func (r *clusterReader) addJSON(document []byte) error {
 	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(document, &object.Object); err != nil {
+	if err := json.Unmarshal(text, &object.Object); err != nil {
 		return err
 	}
 	if !object.IsList() {
@@ -190,29 +184,36 @@ func errNoKind(kind string) error {
 	return errors.New("it has no " + kind + ": export the objects as kubectl gpu plan --help shows")
 }
 
-// readCluster reads a cluster with kubectl.
-func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*preview.Cluster, error) {
+// askCluster reads the cluster of the connection.
+func (o planOptions) askCluster(ctx context.Context, edit preview.Edit) (*preview.Cluster, error) {
+	asked, err := o.connection.open()
+	if err != nil {
+		return nil, err
+	}
+	return o.readCluster(ctx, asked, edit)
+}
+
+// readCluster reads a cluster.
+func (o planOptions) readCluster(ctx context.Context, asked *session, edit preview.Edit) (*preview.Cluster, error) {
 	reader, err := newClusterReader()
 	if err != nil {
 		return nil, err
 	}
-	crds := append([]string{"customresourcedefinitions.apiextensions.k8s.io", crd.NVIDIADriverName},
-		openShiftDefinitions...)
+	crds := append([]string{crd.NVIDIADriverName}, openShiftDefinitions...)
 	for _, kind := range manifest.OptionalKinds() {
 		crds = append(crds, kind.CRD)
 	}
 	reader.cluster.CRDs = map[string]bool{}
-	for _, args := range [][]string{
-		{"nodes,runtimeclasses.node.k8s.io,clusterpolicies.nvidia.com"},
-		{"pods,poddisruptionbudgets.policy", "--all-namespaces"},
-		crds,
+	for _, of := range []selection{
+		{resources: "nodes,runtimeclasses.node.k8s.io,clusterpolicies.nvidia.com,pods,poddisruptionbudgets.policy"},
+		{resources: definitions, names: crds},
 	} {
-		if err := o.read(ctx, reader, args...); err != nil {
+		if err := asked.get(ctx, of, reader.addObject); err != nil {
 			return nil, err
 		}
 	}
-	o.readClaims(ctx, reader)
-	o.readOpenShift(ctx, reader)
+	reader.readClaims(ctx, asked)
+	reader.readOpenShift(ctx, asked)
 	reader.finish(o.namespace)
 	namespaced := "daemonsets.apps,deployments.apps,services,configmaps"
 	for definition := range reader.cluster.CRDs {
@@ -220,7 +221,8 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 			namespaced += "," + definition
 		}
 	}
-	if err := o.read(ctx, reader, namespaced, "--namespace="+reader.cluster.Namespace); err != nil {
+	inNamespace := selection{resources: namespaced, namespace: reader.cluster.Namespace}
+	if err := asked.get(ctx, inNamespace, reader.addObject); err != nil {
 		return nil, err
 	}
 	for _, kind := range []string{
@@ -233,7 +235,7 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 	for _, kind := range manifest.OptionalKinds() {
 		reader.cluster.Read[string(kind.Kind)] = reader.cluster.CRDs[kind.CRD]
 	}
-	if err := o.readReferences(ctx, reader, edit); err != nil {
+	if err := reader.readReferences(ctx, asked, edit); err != nil {
 		return nil, err
 	}
 	return &reader.cluster, nil
@@ -244,10 +246,10 @@ const resourceClaims = "resourceclaims.resource.k8s.io"
 
 // readClaims reads the resource claims, if a pod has any. A cluster need not serve them, and the user need not have the
 // right: those that are not read count as holding GPUs.
-func (o planOptions) readClaims(ctx context.Context, reader *clusterReader) {
-	for _, object := range reader.cluster.Objects {
+func (r *clusterReader) readClaims(ctx context.Context, asked *session) {
+	for _, object := range r.cluster.Objects {
 		if pod, isPod := object.(*corev1.Pod); isPod && gpuuse.HasClaims(pod) {
-			_ = o.read(ctx, reader, resourceClaims, "--all-namespaces")
+			_ = asked.get(ctx, selection{resources: resourceClaims}, r.addObject)
 			return
 		}
 	}
@@ -257,18 +259,18 @@ func (o planOptions) readClaims(ctx context.Context, reader *clusterReader) {
 var openShiftDefinitions = []string{labels.ProxyDefinition, labels.ClusterVersionDefinition}
 
 // readOpenShift reads the configuration of OpenShift. The user need not have the right: the preview has a note then.
-func (o planOptions) readOpenShift(ctx context.Context, reader *clusterReader) {
+func (r *clusterReader) readOpenShift(ctx context.Context, asked *session) {
 	for _, definition := range openShiftDefinitions {
-		if reader.cluster.CRDs[definition] {
-			_ = o.read(ctx, reader, definition)
+		if r.cluster.CRDs[definition] {
+			_ = asked.get(ctx, selection{resources: definition}, r.addObject)
 		}
 	}
 }
 
 // readReferences reads the objects that the policy refers to, except for ConfigMaps, and the images of OpenShift's
 // driver toolkit if there are nodes with Red Hat CoreOS.
-func (o planOptions) readReferences(ctx context.Context, reader *clusterReader, edit preview.Edit) error {
-	references, err := preview.References(&reader.cluster, edit)
+func (r *clusterReader) readReferences(ctx context.Context, asked *session, edit preview.Edit) error {
+	references, err := preview.References(&r.cluster, edit)
 	if err != nil {
 		return err
 	}
@@ -279,35 +281,23 @@ func (o planOptions) readReferences(ctx context.Context, reader *clusterReader, 
 		}
 	}
 	for kind, names := range named {
-		args := append([]string{strings.ToLower(string(kind)), "--namespace=" + reader.cluster.Namespace}, names...)
-		if err := o.read(ctx, reader, args...); err != nil {
+		of := selection{resources: strings.ToLower(string(kind)), namespace: r.cluster.Namespace, names: names}
+		if err := asked.get(ctx, of, r.addObject); err != nil {
 			return err
 		}
 	}
-	if !slices.ContainsFunc(reader.cluster.Objects, isCoreOS) {
+	if !slices.ContainsFunc(r.cluster.Objects, isCoreOS) {
 		return nil
 	}
-	return o.read(ctx, reader, "imagestreams.image.openshift.io", labels.DriverToolkitName,
-		"--namespace="+labels.DriverToolkitNamespace)
+	images := selection{
+		resources: "imagestreams.image.openshift.io", names: []string{labels.DriverToolkitName},
+		namespace: labels.DriverToolkitNamespace,
+	}
+	return asked.get(ctx, images, r.addObject)
 }
 
 // isCoreOS reports whether an object is a node with Red Hat CoreOS.
 func isCoreOS(object manifest.Object) bool {
 	node, isNode := object.(*corev1.Node)
 	return isNode && node.Labels[labels.DiscoveryOSTree] != ""
-}
-
-// read takes up what kubectl get prints.
-func (o planOptions) read(ctx context.Context, reader *clusterReader, args ...string) error {
-	text, err := o.kubectl.get(ctx, args...)
-	if err != nil {
-		return err
-	}
-	if len(bytes.TrimSpace(text)) == 0 {
-		return nil
-	}
-	if err := reader.addJSON(text); err != nil {
-		return fmt.Errorf("reading what kubectl get %s printed: %w", strings.Join(args, " "), err)
-	}
-	return nil
 }

@@ -17,7 +17,7 @@ type collectOptions struct {
 	// logLines bounds each log, maxSize all files together in MiB, and timeout the whole command.
 	logLines, maxSize int
 	timeout           time.Duration
-	kubectl           kubectl
+	connection        connection
 }
 
 func collectCommand() *cobra.Command {
@@ -41,8 +41,8 @@ The logs are those of at most 500 pods. What there are limits for is read of pod
 summary.txt is the place to begin. index.json lists all files, what was redacted, and what could not be read: a part
 that fails does not stop the others.
 
-It runs kubectl proxy, and reads what you may read: with the rights of the ClusterRole view, and of listing Nodes,
-ClusterPolicies and NVIDIADrivers, most parts succeed.
+It reads what you may read: with the rights of the ClusterRole view, and of listing Nodes, ClusterPolicies and
+NVIDIADrivers, most parts succeed.
 
 Exit codes: 0 the bundle is written, also if parts of it could not be read, 1 failure, 2 wrong usage.`,
 		Example: `  kubectl gpu collect
@@ -72,8 +72,8 @@ Exit codes: 0 the bundle is written, also if parts of it could not be read, 1 fa
 	flags.IntVar(&o.maxSize, "max-size", 128, "size of all files before compression, in MiB: what is beyond is left out, "+
 		"logs first")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "what has not been read by then is left out")
-	o.kubectl.addFlags(flags)
-	completeFlag(command, "namespace", completing(&o.kubectl, namespaceNames))
+	o.connection.addFlags(flags)
+	completeFlag(command, "namespace", completing(&o.connection, namespaceNames))
 	return command
 }
 
@@ -114,11 +114,10 @@ func (b *bundle) save(file, name string) error {
 func (o collectOptions) collect(ctx context.Context, now time.Time) (*bundle, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	asked, err := o.kubectl.open(ctx)
+	asked, err := o.connection.open()
 	if err != nil {
 		return nil, err
 	}
-	defer asked.close()
 	c := &collector{
 		collectOptions: o, session: asked, bundle: newBundle(now, int64(o.maxSize)<<20), namespace: o.namespace,
 	}

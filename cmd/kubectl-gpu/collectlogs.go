@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ func (c *collector) logs(ctx context.Context) {
 		}
 		for _, log := range c.logsOf(&c.pods[i]) {
 			group.Go(func() error {
-				c.text(ctx, log.name, log.path, maxLog)
+				c.text(ctx, log.name, log.path, log.query, maxLog)
 				return nil
 			})
 		}
@@ -59,24 +60,28 @@ func readyRank(pod *corev1.Pod) int {
 }
 
 // log is one of a container.
-type log struct{ name, path string }
+type log struct {
+	name, path string
+	query      url.Values
+}
 
 // logsOf returns the logs of a pod: of the containers that have started, and those before their last restart.
 func (c *collector) logsOf(pod *corev1.Pod) []log {
 	var all []log
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/log?", pod.Namespace, pod.Name)
+		path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/log", pod.Namespace, pod.Name)
 		query := url.Values{
 			"container": {status.Name}, "tailLines": {strconv.Itoa(c.logLines)}, "limitBytes": {strconv.Itoa(maxLog)},
 			"timestamps": {labels.True},
 		}
 		name := "logs/" + pod.Name + "/" + status.Name
 		if status.State.Running != nil || status.State.Terminated != nil || status.RestartCount > 0 {
-			all = append(all, log{name + ".log", path + query.Encode()})
+			all = append(all, log{name + ".log", path, query})
 		}
 		if status.RestartCount > 0 {
-			query.Set("previous", labels.True)
-			all = append(all, log{name + ".previous.log", path + query.Encode()})
+			previous := maps.Clone(query)
+			previous.Set("previous", labels.True)
+			all = append(all, log{name + ".previous.log", path, previous})
 		}
 	}
 	return all

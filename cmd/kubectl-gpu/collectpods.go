@@ -4,6 +4,8 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade/gpuuse"
@@ -28,9 +30,9 @@ func (c *collector) gpuPods(ctx context.Context) {
 	var found []gpuPod
 	claims, err := gpuClaims(ctx, c.session)
 	if err != nil {
-		c.bundle.missing("resource claims, all of which count as claims for GPUs", resourceAPI, err)
+		c.bundle.missing("resource claims, all of which count as claims for GPUs", "/apis/"+resourcev1.GroupName, err)
 	}
-	_, err = listProtobuf(ctx, c.session, podsPath, nil, func(pod *corev1.Pod) {
+	_, err = list(ctx, c.session.kube.CoreV1().Pods("").List, metav1.ListOptions{}, func(pod *corev1.Pod) {
 		if wantsGPU(pod, claims) {
 			found = append(found, gpuPod{
 				pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase, overview.GPURequests(pod),
@@ -39,7 +41,7 @@ func (c *collector) gpuPods(ctx context.Context) {
 			})
 		}
 	})
-	c.computed(bundleFile{Name: "gpu-pods.yaml", Source: podsPath}, found, err)
+	c.computed(bundleFile{Name: "gpu-pods.yaml", Source: "/api/v1/pods"}, found, err)
 }
 
 // wantsGPU reports whether a pod has a GPU or requests one. A pod without a node counts with any claim, as it has no

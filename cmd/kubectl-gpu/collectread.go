@@ -11,11 +11,24 @@ import (
 	"strings"
 	"time"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/names/version"
@@ -25,9 +38,10 @@ import (
 const (
 	// statusFile is also part of the summary.
 	statusFile = "status.txt"
-	// maxPart bounds an answer, and maxLog a log, in bytes.
-	maxPart = 32 << 20
-	maxLog  = 1 << 20
+	// maxPart bounds a list, maxLog a log, and maxVersion the versions of the cluster, in bytes.
+	maxPart    = 32 << 20
+	maxLog     = 1 << 20
+	maxVersion = 64 << 10
 	// maxExplained and maxExporters bound the nodes that are looked at one by one, and maxLogged the pods whose logs are
 	// read, those that are not ready first.
 	maxExplained = 50
@@ -39,12 +53,26 @@ const (
 
 // part is a list of objects in a bundle.
 type part struct {
-	file, path string
-	query      url.Values
+	file      string
+	resource  schema.GroupVersionResource
+	namespace string
+	options   metav1.ListOptions
 	// optional kinds may be unknown to the cluster.
 	optional bool
 	// trim removes from an object what is large and says little; nil for nothing.
 	trim func(*unstructured.Unstructured)
+}
+
+// path of the list.
+func (p part) path() string {
+	path := "/apis/" + p.resource.GroupVersion().String()
+	if p.resource.Group == "" {
+		path = "/api/" + p.resource.Version
+	}
+	if p.namespace != "" {
+		path += "/namespaces/" + p.namespace
+	}
+	return path + "/" + p.resource.Resource
 }
 
 // collector fills a bundle.
@@ -59,44 +87,54 @@ type collector struct {
 
 // parts returns the lists of objects. NAMESPACE is that of the operator.
 func parts(namespace string) []part {
-	inNamespace := func(group, kind string) string {
-		return "/" + group + "/namespaces/" + namespace + "/" + kind
+	events := func(kind string) metav1.ListOptions {
+		return withField(metav1.ListOptions{}, "involvedObject.kind", kind)
 	}
-	events := func(kind string) url.Values { return url.Values{"fieldSelector": {"involvedObject.kind=" + kind}} }
 	// What an installation consists of, as the chart and config/default label it.
-	installed := url.Values{"labelSelector": {labels.Name + "=" + labels.ManagedByValue}}
-	const admission, rbac = "/apis/admissionregistration.k8s.io/v1/", "/apis/rbac.authorization.k8s.io/v1/"
+	installed := metav1.ListOptions{LabelSelector: labels.Name + "=" + labels.ManagedByValue}
+	core, admission, rbac := corev1.SchemeGroupVersion, admissionv1.SchemeGroupVersion, rbacv1.SchemeGroupVersion
 	all := []part{
-		{file: "clusterpolicies", path: policiesPath},
-		{file: "nvidiadrivers", path: "/apis/nvidia.com/v1alpha1/nvidiadrivers", optional: true},
-		{file: "nodes", path: nodesPath, query: gpuNodes, trim: withoutImages},
-		{file: "crds", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", trim: withoutSchema},
-		{file: "runtimeclasses", path: "/apis/node.k8s.io/v1/runtimeclasses"},
+		{file: "clusterpolicies", resource: policies},
+		{file: "nvidiadrivers", resource: v1alpha1.GroupVersion.WithResource("nvidiadrivers"), optional: true},
+		{file: "nodes", resource: core.WithResource("nodes"), options: gpuNodes, trim: withoutImages},
 		{
-			file: "validatingadmissionpolicies", path: admission + "validatingadmissionpolicies",
-			query: installed, optional: true,
+			file: "crds", trim: withoutSchema,
+			resource: schema.GroupVersionResource{
+				Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+			},
+		},
+		{file: "runtimeclasses", resource: nodev1.SchemeGroupVersion.WithResource("runtimeclasses")},
+		{
+			file:     "validatingadmissionpolicies",
+			resource: admission.WithResource("validatingadmissionpolicies"), options: installed, optional: true,
 		},
 		{
-			file: "validatingadmissionpolicybindings", path: admission + "validatingadmissionpolicybindings",
-			query: installed, optional: true,
+			file:     "validatingadmissionpolicybindings",
+			resource: admission.WithResource("validatingadmissionpolicybindings"), options: installed, optional: true,
 		},
-		{file: "clusterroles", path: rbac + "clusterroles", query: installed},
-		{file: "clusterrolebindings", path: rbac + "clusterrolebindings", query: installed},
-		{file: "events-nodes", path: "/api/v1/events", query: events("Node")},
-		{file: "events-policies", path: "/api/v1/events", query: events(v1.ClusterPolicyKind.Kind)},
+		{file: "clusterroles", resource: rbac.WithResource("clusterroles"), options: installed},
+		{file: "clusterrolebindings", resource: rbac.WithResource("clusterrolebindings"), options: installed},
+		{file: "events-nodes", resource: core.WithResource("events"), options: events("Node")},
+		{file: "events-policies", resource: core.WithResource("events"), options: events(v1.ClusterPolicyKind.Kind)},
 	}
-	for _, kind := range []struct{ group, kind string }{
-		{"api/v1", "pods"}, {"api/v1", "events"}, {"api/v1", "configmaps"}, {"api/v1", "services"},
-		{"api/v1", "serviceaccounts"}, {"apis/apps/v1", "daemonsets"}, {"apis/apps/v1", "deployments"},
-		{"apis/coordination.k8s.io/v1", "leases"}, {"apis/networking.k8s.io/v1", "networkpolicies"},
-		{"apis/policy/v1", "poddisruptionbudgets"}, {"apis/rbac.authorization.k8s.io/v1", "roles"},
-		{"apis/rbac.authorization.k8s.io/v1", "rolebindings"}, {"apis/monitoring.coreos.com/v1", "servicemonitors"},
-		{"apis/monitoring.coreos.com/v1", "prometheusrules"},
+	for _, of := range []struct {
+		group     schema.GroupVersion
+		resources []string
+	}{
+		{core, []string{"pods", "events", "configmaps", "services", "serviceaccounts"}},
+		{appsv1.SchemeGroupVersion, []string{"daemonsets", "deployments"}},
+		{coordinationv1.SchemeGroupVersion, []string{"leases"}},
+		{networkingv1.SchemeGroupVersion, []string{"networkpolicies"}},
+		{policyv1.SchemeGroupVersion, []string{"poddisruptionbudgets"}},
+		{rbac, []string{"roles", "rolebindings"}},
+		{monitoringv1.SchemeGroupVersion, []string{"servicemonitors", "prometheusrules"}},
 	} {
-		all = append(all, part{
-			file: namespace + "/" + kind.kind, path: inNamespace(kind.group, kind.kind),
-			optional: strings.Contains(kind.group, "monitoring"),
-		})
+		for _, resource := range of.resources {
+			all = append(all, part{
+				file: namespace + "/" + resource, resource: of.group.WithResource(resource), namespace: namespace,
+				optional: of.group == monitoringv1.SchemeGroupVersion,
+			})
+		}
 	}
 	return all
 }
@@ -118,7 +156,7 @@ func withoutSchema(definition *unstructured.Unstructured) {
 
 // versions reads those of cluster and plugin. It fails if the cluster does not answer.
 func (c *collector) versions(ctx context.Context) error {
-	text, _, err := c.session.read(ctx, "/version", typeJSON, maxError)
+	text, _, err := c.session.read(ctx, "/version", nil, runtime.ContentTypeJSON, maxVersion)
 	if err != nil {
 		return err
 	}
@@ -136,7 +174,7 @@ func (c *collector) versions(ctx context.Context) error {
 	}
 	policy, err := activePolicyOf(ctx, c.session)
 	if err != nil {
-		c.bundle.missing("namespace", policiesPath, err)
+		c.bundle.missing("namespace", part{resource: policies}.path(), err)
 	}
 	c.namespace = namespaceOf(policy)
 	return nil
@@ -167,16 +205,17 @@ func (c *collector) objects(ctx context.Context) {
 func (c *collector) list(ctx context.Context, p part) {
 	ctx, cancel := context.WithTimeout(ctx, partTime)
 	defer cancel()
-	file := bundleFile{Name: p.file + ".yaml", Source: p.path}
+	file := bundleFile{Name: p.file + ".yaml", Source: p.path()}
 	objects, size := []any{}, 0
-	_, err := listJSON(ctx, c.session, p.path, p.query, typeJSON, func(text *json.RawMessage) {
+	resource := c.session.objects.Resource(p.resource).Namespace(p.namespace)
+	_, err := list(ctx, resource.List, p.options, func(object *unstructured.Unstructured) {
 		if strings.HasSuffix(p.file, "/pods") {
-			c.notePod(*text)
+			c.notePod(object)
 		}
 		if file.Cut {
 			return
 		}
-		kept, length := c.object(p, *text)
+		kept, length := c.object(p, object)
 		if kept == nil {
 			return
 		}
@@ -185,37 +224,29 @@ func (c *collector) list(ctx context.Context, p part) {
 		}
 	})
 	switch {
-	case err != nil && p.optional && answered(err, "NotFound"):
+	case err != nil && p.optional && apierrors.IsNotFound(err):
 	case err != nil:
-		c.bundle.missing(file.Name, p.path, err)
+		c.bundle.missing(file.Name, file.Source, err)
 	default:
 		c.bundle.add(content{file: file, objects: objects}, size)
 	}
 }
 
 // notePod adds a pod to those whose logs and metrics are read, also if the list of pods is cut before it.
-func (c *collector) notePod(text []byte) {
+func (c *collector) notePod(object *unstructured.Unstructured) {
 	pod := corev1.Pod{}
-	if err := json.Unmarshal(text, &pod); err == nil { // Otherwise object reports it.
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) == nil { // The API server checks it.
 		c.pods = append(c.pods, pod)
 	}
 }
 
 // object returns an object without credentials, and its size in bytes; nil if it is not of interest.
-func (c *collector) object(p part, text []byte) (kept any, size int) {
-	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(text, &object.Object); err != nil {
-		c.bundle.missing(p.file, p.path, err)
-		return nil, 0
-	}
+func (c *collector) object(p part, object *unstructured.Unstructured) (kept any, size int) {
 	if p.file == "crds" && !strings.HasSuffix(object.GetName(), ".nvidia.com") {
 		return nil, 0
 	}
 	if p.trim != nil {
 		p.trim(object)
-	}
-	if strings.HasSuffix(p.file, "/configmaps") {
-		object.SetKind("ConfigMap") // Items of a list have none.
 	}
 	ours := object.GetLabels()[labels.ManagedBy] == labels.ManagedByValue
 	c.bundle.mu.Lock()
@@ -223,7 +254,7 @@ func (c *collector) object(p part, text []byte) (kept any, size int) {
 	c.bundle.mu.Unlock()
 	encoded, err := json.Marshal(object.Object)
 	if err != nil {
-		c.bundle.missing(p.file, p.path, err)
+		c.bundle.missing(p.file, p.path(), err)
 		return nil, 0
 	}
 	return object.Object, len(encoded)
@@ -244,8 +275,8 @@ func (c *collector) computed(file bundleFile, value any, err error) {
 
 // overview adds what status prints, and what explain prints of nodes that are not ready.
 func (c *collector) overview(ctx context.Context) {
-	live := newLiveCluster(c.kubectl)
-	if err := live.readFrom(ctx, c.session); err != nil {
+	live := newLiveCluster(c.session)
+	if err := live.read(ctx); err != nil {
 		c.bundle.missing(statusFile, "", err)
 		return
 	}
@@ -263,7 +294,7 @@ func (c *collector) overview(ctx context.Context) {
 			continue
 		}
 		file := bundleFile{Name: "explain/" + node.Name + ".txt"}
-		explained, err := explainOptions{kubectl: c.kubectl}.node(ctx, c.session, live, node.Name, known)
+		explained, err := explainOptions{}.node(ctx, c.session, live, node.Name, known)
 		if err != nil {
 			c.bundle.missing(file.Name, "", err)
 			continue
@@ -284,7 +315,7 @@ func (c *collector) metrics(ctx context.Context) {
 		}
 		asked++
 		group.Go(func() error {
-			c.text(ctx, "metrics/"+pod.Name+".txt", metricsPath(pod), maxPart)
+			c.text(ctx, "metrics/"+pod.Name+".txt", metricsPath(pod), nil, maxPart)
 			return nil
 		})
 	}
@@ -292,10 +323,10 @@ func (c *collector) metrics(ctx context.Context) {
 }
 
 // text reads a text.
-func (c *collector) text(ctx context.Context, name, path string, limit int64) {
+func (c *collector) text(ctx context.Context, name, path string, query url.Values, limit int64) {
 	ctx, cancel := context.WithTimeout(ctx, partTime)
 	defer cancel()
-	text, cut, err := c.session.read(ctx, path, "text/plain, */*", limit)
+	text, cut, err := c.session.read(ctx, path, query, "text/plain, */*", limit)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer in time: %w", err)
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -77,15 +77,14 @@ func fixed(values ...string) completer {
 
 // completing completes names of the cluster, without those that are already given. Errors give no names: there is no
 // place to print them.
-func completing(k *kubectl, names func(context.Context, *cobra.Command, *session) ([]string, error)) completer {
+func completing(c *connection, names func(context.Context, *cobra.Command, *session) ([]string, error)) completer {
 	return func(cmd *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 		defer cancel()
-		asked, err := k.open(ctx)
+		asked, err := c.open()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		defer asked.close()
 		all, err := names(ctx, cmd, asked)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
@@ -100,26 +99,19 @@ func completing(k *kubectl, names func(context.Context, *cobra.Command, *session
 
 // nodeNames are those of the nodes with GPUs.
 func nodeNames(ctx context.Context, _ *cobra.Command, asked *session) ([]string, error) {
-	return namesOf(ctx, asked, nodesPath, gpuNodes)
+	return namesOf(ctx, asked, "nodes", "", gpuNodes)
 }
 
 // namespaceNames are those of all namespaces.
 func namespaceNames(ctx context.Context, _ *cobra.Command, asked *session) ([]string, error) {
-	return namesOf(ctx, asked, "/api/v1/namespaces", nil)
+	return namesOf(ctx, asked, "namespaces", "", metav1.ListOptions{})
 }
 
 // podNames are those of the pods in the namespace of the flag, or of the context, that are of no operand.
 func podNames(ctx context.Context, cmd *cobra.Command, asked *session) ([]string, error) {
-	namespace := cmd.Flag("namespace").Value.String()
-	if namespace == "" {
-		k := kubectl{kubeconfig: cmd.Flag("kubeconfig").Value.String(), context: cmd.Flag("context").Value.String()}
-		var err error
-		if namespace, err = k.namespace(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return namesOf(ctx, asked, "/api/v1/namespaces/"+namespace+"/pods",
-		url.Values{"labelSelector": {labels.ManagedBy + "!=" + labels.ManagedByValue}})
+	namespace := cmp.Or(cmd.Flag("namespace").Value.String(), asked.namespace)
+	return namesOf(ctx, asked, "pods", namespace,
+		metav1.ListOptions{LabelSelector: labels.ManagedBy + "!=" + labels.ManagedByValue})
 }
 
 // explainable are nodes, and pods as pod/NAME.
@@ -135,9 +127,12 @@ func explainable(ctx context.Context, cmd *cobra.Command, asked *session) ([]str
 	return names, err
 }
 
-func namesOf(ctx context.Context, asked *session, path string, query url.Values) ([]string, error) {
+// namesOf returns the names of objects of a core resource.
+func namesOf(
+	ctx context.Context, asked *session, resource, namespace string, options metav1.ListOptions,
+) ([]string, error) {
 	var names []string
-	_, err := listJSON(ctx, asked, path, query, typeMetadata,
+	_, err := list(ctx, asked.headers(resource, namespace), options,
 		func(object *metav1.PartialObjectMetadata) { names = append(names, object.Name) })
 	return names, err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -26,8 +26,8 @@ const (
 
 // convertOptions are the flags of convert.
 type convertOptions struct {
-	file, to string
-	kubectl  kubectl
+	file, to   string
+	connection connection
 }
 
 func convertCommand() *cobra.Command {
@@ -48,8 +48,7 @@ Every node has the same driver afterwards; what the other form cannot express is
 GPU nodes that no NVIDIADriver selects are the exception, since they have spec.driver as node pools. kubectl gpu plan -f
 shows what applying the output would change.
 
-Without a file, the objects are read from the cluster with kubectl, which needs the right to list ClusterPolicies and
-NVIDIADrivers. Exit codes: 0 success, 1 failure, 2 wrong usage.`,
+Without a file, the objects are read from the cluster, which needs the right to list ClusterPolicies and NVIDIADrivers. Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		Example: `  kubectl gpu convert --to node-pools > policy.yaml
   kubectl gpu plan -f policy.yaml
   kubectl gpu convert --to nvidiadrivers -f policy.yaml`,
@@ -69,7 +68,7 @@ NVIDIADrivers. Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		"file with the ClusterPolicy and the NVIDIADrivers; - reads standard input (default: those of the cluster)")
 	flags.StringVar(&o.to, "to", "", "what to print: "+toNodePools+" or "+toObjects)
 	requireFlags(command, "to")
-	o.kubectl.addFlags(flags)
+	o.connection.addFlags(flags)
 	return command
 }
 
@@ -94,14 +93,18 @@ func (o convertOptions) read(ctx context.Context, in io.Reader) (*policyFile, er
 		return read, nil
 	}
 	var all [][]byte
-	for _, kind := range []string{crd.Name, crd.NVIDIADriverName} {
-		text, err := o.kubectl.get(ctx, kind)
-		if err != nil {
-			return nil, err
-		}
-		if len(bytes.TrimSpace(text)) > 0 {
+	asked, err := o.connection.open()
+	if err != nil {
+		return nil, err
+	}
+	err = asked.get(ctx, selection{resources: crd.Name + "," + crd.NVIDIADriverName},
+		func(object *unstructured.Unstructured) error {
+			text, err := object.MarshalJSON()
 			all = append(all, text)
-		}
+			return err
+		})
+	if err != nil {
+		return nil, err
 	}
 	read, err := decodeFile(all)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
@@ -224,23 +223,11 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
-func TestConvertReadsTheClusterWithKubectl(t *testing.T) {
+func TestConvertReadsTheCluster(t *testing.T) {
 	g := NewWithT(t)
-	dir := t.TempDir()
-	for name, content := range map[string]string{
-		"clusterpolicies": document("ClusterPolicy", "p", "{driver: {useNvidiaDriverCRD: true}}"),
-		"nvidiadrivers":   document("NVIDIADriver", "a", "{default: true, version: '1'}"),
-	} {
-		item := map[string]any{}
-		g.Expect(yaml.Unmarshal([]byte(content), &item)).To(Succeed())
-		list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": []any{item}})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(os.WriteFile(filepath.Join(dir, name+".nvidia.com"), list, 0o600)).To(Succeed())
-	}
-	script := "#!/bin/sh\n[ $1 = get ] && cat " + dir + "/$3\n"
-	g.Expect(os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700)).To(Succeed())
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	got := kubectlGPU("", "convert", "--to", "node-pools", "--context", "c")
+	server := newAPIServer(t, []byte(document("ClusterPolicy", "p", "{driver: {useNvidiaDriverCRD: true}}")),
+		[]byte(document("NVIDIADriver", "a", "{default: true, version: '1'}")))
+	got := kubectlGPU("", "convert", "--to", "node-pools", "--kubeconfig", server.kubeconfig(t), "--context", "c")
 	g.Expect(got.code).To(Equal(0), got.errOut)
 	g.Expect(got.errOut).To(BeEmpty())
 	g.Expect(got.out).To(ContainSubstring(`version: "1"`))

@@ -1,18 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/explain"
@@ -24,7 +23,7 @@ import (
 // explainOptions are the flags of explain.
 type explainOptions struct {
 	namespace, output string
-	kubectl           kubectl
+	connection        connection
 }
 
 func explainCommand() *cobra.Command {
@@ -40,13 +39,12 @@ taint, its selector, cordoned or full nodes, the kubelet, or the state of its no
 that of a node, or else of a pod. If a Job or another controller has no pod, give its name as pod/NAME: what refuses
 its pods, such as a quota, is shown.
 
-It runs kubectl proxy, which needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the
-pod.`,
+It needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the pod.`,
 		Example: `  kubectl gpu explain node-a
   kubectl gpu explain pod/training-0 --namespace team-a
   kubectl gpu explain node/node-a -o json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completing(&o.kubectl, explainable),
+		ValidArgsFunction: completing(&o.connection, explainable),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(formats, o.output) {
 				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
@@ -67,9 +65,9 @@ pod.`,
 	flags := command.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod (default: that of the context)")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
-	o.kubectl.addFlags(flags)
+	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(formats...))
-	completeFlag(command, "namespace", completing(&o.kubectl, namespaceNames))
+	completeFlag(command, "namespace", completing(&o.connection, namespaceNames))
 	return command
 }
 
@@ -89,11 +87,10 @@ func (o explainOptions) find(
 	if err != nil {
 		return nil, "", err
 	}
-	asked, err := o.kubectl.open(ctx)
+	asked, err := o.connection.open()
 	if err != nil {
 		return nil, "", err
 	}
-	defer asked.close()
 	if kind != "pod" {
 		node, err := o.findNode(ctx, stderr, asked, name, known)
 		switch {
@@ -109,11 +106,7 @@ func (o explainOptions) find(
 		// Who may only read pods gets the explanation all the same.
 		fmt.Fprint(stderr, undecodableText(undecodablePolicies(slices.Values(all))))
 	}
-	if o.namespace == "" {
-		if o.namespace, err = o.kubectl.namespace(ctx); err != nil {
-			return nil, "", err
-		}
-	}
+	o.namespace = cmp.Or(o.namespace, asked.namespace)
 	pod, err := o.pod(ctx, asked, name, known)
 	if err != nil {
 		return nil, "", err
@@ -125,8 +118,8 @@ func (o explainOptions) find(
 func (o explainOptions) findNode(
 	ctx context.Context, stderr io.Writer, asked *session, name string, known map[string]reasons.Explanation,
 ) (*explain.Node, error) {
-	live := newLiveCluster(o.kubectl)
-	if err := live.readSome(ctx, asked, withField(gpuNodes, "metadata.name", name), o.tenantsOf(name)); err != nil {
+	live := newLiveCluster(asked)
+	if err := live.readSome(ctx, withField(gpuNodes, "metadata.name", name), o.tenantsOf(name)); err != nil {
 		return nil, err
 	}
 	fmt.Fprint(stderr, undecodableText(live.undecodable()))
@@ -163,11 +156,10 @@ func (o explainOptions) node(
 		}
 	}
 	in.Namespace = namespaceOf(in.Policy)
-	ours := url.Values{
-		"fieldSelector": {"spec.nodeName=" + name},
-		"labelSelector": {labels.ManagedBy + "=" + labels.ManagedByValue},
+	ours := metav1.ListOptions{
+		FieldSelector: "spec.nodeName=" + name, LabelSelector: labels.ManagedBy + "=" + labels.ManagedByValue,
 	}
-	_, err := listProtobuf(ctx, asked, "/api/v1/namespaces/"+in.Namespace+"/pods", ours,
+	_, err := list(ctx, asked.kube.CoreV1().Pods(in.Namespace).List, ours,
 		func(pod *corev1.Pod) { in.Pods = append(in.Pods, *pod) })
 	if err != nil {
 		return nil, err
@@ -177,21 +169,11 @@ func (o explainOptions) node(
 }
 
 // tenantsOf selects the tenants on a node. The text does not show what is free: then there is nothing to select.
-func (o explainOptions) tenantsOf(node string) url.Values {
+func (o explainOptions) tenantsOf(node string) *metav1.ListOptions {
 	if o.output == formatText {
 		return nil
 	}
-	return withField(tenants, "spec.nodeName", node)
-}
-
-// withField returns a query for the objects among its own whose field has a value.
-func withField(query url.Values, field, value string) url.Values {
-	narrowed, selector := maps.Clone(query), fields.OneTermEqualSelector(field, value).String()
-	if others := query.Get("fieldSelector"); others != "" {
-		selector = others + "," + selector
-	}
-	narrowed.Set("fieldSelector", selector)
-	return narrowed
+	return new(withField(tenants, "spec.nodeName", node))
 }
 
 // activePolicy returns the policy of an overview, nil if there is none.
@@ -209,17 +191,17 @@ func (o explainOptions) pod(
 	ctx context.Context, asked *session, name string, known map[string]reasons.Explanation,
 ) (*explain.Pod, error) {
 	var pod *corev1.Pod
-	path := "/api/v1/namespaces/" + o.namespace
-	if _, err := listProtobuf(ctx, asked, path+"/pods", url.Values{"fieldSelector": {"metadata.name=" + name}},
+	core := asked.kube.CoreV1()
+	if _, err := list(ctx, core.Pods(o.namespace).List, withField(metav1.ListOptions{}, "metadata.name", name),
 		func(found *corev1.Pod) { pod = found }); err != nil {
 		return nil, err
 	}
 	var events []corev1.Event
-	of := url.Values{"fieldSelector": {"reason=FailedCreate"}}
+	of := metav1.ListOptions{FieldSelector: "reason=FailedCreate"}
 	if pod != nil { // Not the events of an earlier pod with its name.
-		of = url.Values{"fieldSelector": {"involvedObject.uid=" + string(pod.UID)}}
+		of.FieldSelector = "involvedObject.uid=" + string(pod.UID)
 	}
-	if _, err := listProtobuf(ctx, asked, path+"/events", of,
+	if _, err := list(ctx, core.Events(o.namespace).List, of,
 		func(event *corev1.Event) { events = append(events, *event) }); err != nil {
 		return nil, err
 	}
@@ -244,16 +226,16 @@ func (o explainOptions) pod(
 // addNodes adds the node of a pod, or all nodes with GPUs and what is requested of them if it has none yet. Pods that
 // cannot be listed are no error.
 func addNodes(ctx context.Context, asked *session, in *explain.PodInput) error {
-	query := gpuNodes
+	options, core := gpuNodes, asked.kube.CoreV1()
 	if node := in.Pod.Spec.NodeName; node != "" {
-		query = withField(gpuNodes, "metadata.name", node)
+		options = withField(gpuNodes, "metadata.name", node)
 	}
-	_, err := listProtobuf(ctx, asked, nodesPath, query, func(node *corev1.Node) { in.Nodes = append(in.Nodes, node) })
+	_, err := list(ctx, core.Nodes().List, options, func(node *corev1.Node) { in.Nodes = append(in.Nodes, node) })
 	if err != nil || in.Pod.Spec.NodeName != "" {
 		return err
 	}
 	usage := &overview.Usage{}
-	if _, err := listProtobuf(ctx, asked, podsPath, tenants, usage.Set); err == nil {
+	if _, err := list(ctx, core.Pods("").List, tenants, usage.Set); err == nil {
 		in.Usage = usage
 	}
 	return nil

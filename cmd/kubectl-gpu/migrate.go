@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/migrationsteps"
 )
@@ -22,10 +24,12 @@ type migrateOptions struct {
 	// nodeDiscovery and removeLabels are for finish.
 	nodeDiscovery, removeLabels bool
 	// toNVIDIA: the way back.
-	toNVIDIA bool
-	output   string
-	timeout  time.Duration
-	kubectl  kubectl
+	toNVIDIA   bool
+	output     string
+	timeout    time.Duration
+	connection connection
+	// asked is the cluster.
+	asked *session
 }
 
 func migrateCommand() *cobra.Command {
@@ -59,7 +63,7 @@ discovery and its labels and conditions of nodes, once NVIDIA's has taken over.
 Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a
 migration that is blocked.
 
-It runs kubectl, which needs the right to list what is named above, Nodes, Pods, ClusterPolicies and the objects of the
+It needs the right to list what is named above, Nodes, Pods, ClusterPolicies and the objects of the
 stack, and to change these objects.`,
 		Example: `  kubectl gpu migrate --check
   kubectl gpu migrate --yes
@@ -97,7 +101,7 @@ func (o *migrateOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output of --check: text or json")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute,
 		"how long to wait until pods have ended, and until node discovery has taken over")
-	o.kubectl.addFlags(flags)
+	o.connection.addFlags(flags)
 }
 
 // validate checks that the flags agree.
@@ -118,6 +122,10 @@ func (o *migrateOptions) validate() error {
 }
 
 func (o *migrateOptions) run(cmd *cobra.Command) error {
+	var err error
+	if o.asked, err = o.connection.open(); err != nil {
+		return err
+	}
 	if o.toNVIDIA {
 		return o.back(cmd)
 	}
@@ -186,10 +194,8 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 	if len(step.Nodes) > 0 {
 		return o.takeOnNodes(ctx, out, step)
 	}
-	target := targetOf(step)
-	patch := func(content map[string]any) error {
-		return o.kubectl.patch(ctx, content, append(target, "--type=merge")...)
-	}
+	of := targetOf(step)
+	patch := func(content map[string]any) error { return o.asked.merge(ctx, of, content) }
 	annotate := func(values map[string]any) error {
 		return patch(map[string]any{"metadata": map[string]any{"annotations": values}})
 	}
@@ -209,11 +215,9 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 		fmt.Fprintf(out, "Waiting until the pods of %s have ended\n", step.Object)
 		return o.awaitEnd(ctx, step)
 	case migrationsteps.ActionDeleteAll:
-		_, err := o.kubectl.run(ctx, nil, "delete", step.Resource, "--all", "--namespace="+step.Namespace)
-		return err
+		return o.deleteAll(ctx, step)
 	default:
-		_, err := o.kubectl.run(ctx, nil, "delete", append(target, "--ignore-not-found")...)
-		return err
+		return o.asked.remove(ctx, deletion{wait: o.timeout}, of)
 	}
 }
 
@@ -223,8 +227,22 @@ func (o *migrateOptions) release(ctx context.Context, step *migrationsteps.Step)
 	for _, key := range step.Annotations {
 		removed[key] = nil
 	}
-	return o.kubectl.patch(ctx, map[string]any{"metadata": map[string]any{"annotations": removed}},
-		append(targetOf(step), "--type=merge")...)
+	content := map[string]any{"metadata": map[string]any{"annotations": removed}}
+	return o.asked.merge(ctx, targetOf(step), content)
+}
+
+// deleteAll deletes all objects of a kind in a namespace.
+func (o *migrateOptions) deleteAll(ctx context.Context, step *migrationsteps.Step) error {
+	var all []target
+	of := selection{resources: step.Resource, namespace: step.Namespace}
+	err := o.asked.get(ctx, of, func(object *unstructured.Unstructured) error {
+		all = append(all, target{step.Resource, step.Namespace, object.GetName()})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return o.asked.remove(ctx, deletion{wait: o.timeout}, all...)
 }
 
 // awaitEnd waits until no pod of a Deployment is left.
@@ -232,7 +250,11 @@ func (o *migrateOptions) awaitEnd(ctx context.Context, step *migrationsteps.Step
 	if step.Selector == "" {
 		return errors.New("the Deployment has no selector")
 	}
-	_, err := o.kubectl.run(ctx, nil, "wait", "--for=delete", "pods", "--selector="+step.Selector,
-		"--namespace="+step.Namespace, "--timeout="+o.timeout.String())
-	return err
+	pods := metav1.ListOptions{LabelSelector: step.Selector}
+	return awaitEnd(ctx, o.timeout, func(ctx context.Context) (left string, err error) {
+		_, err = list(ctx, o.asked.headers("pods", step.Namespace), pods, func(pod *metav1.PartialObjectMetadata) {
+			left = "pod " + pod.Name
+		})
+		return left, err
+	})
 }

@@ -2,14 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/migrationsteps"
@@ -65,7 +67,7 @@ func (o *migrateOptions) carryOutBack(
 		}
 	}
 	for range backRounds {
-		if err := o.takeFirst(ctx, steps); err != nil && !answered(err, "Conflict") {
+		if err := o.takeFirst(ctx, steps); err != nil && !apierrors.IsConflict(err) {
 			return fmt.Errorf("%w: repeat the command to continue", err)
 		}
 		cluster, err := o.readBack(ctx)
@@ -113,30 +115,24 @@ func (o *migrateOptions) takeFirst(ctx context.Context, steps []migrationsteps.S
 
 // takeBack takes one step of the way back.
 func (o *migrateOptions) takeBack(ctx context.Context, step *migrationsteps.Step) error {
-	target := targetOf(step)
-	remove := func(flags ...string) error {
-		_, err := o.kubectl.run(ctx, nil, "delete", slices.Concat(target, flags, []string{"--ignore-not-found"})...)
-		return err
+	of := targetOf(step)
+	remove := func(how metav1.DeletionPropagation) error {
+		return o.asked.remove(ctx, deletion{propagation: how, wait: o.timeout}, of)
 	}
 	switch step.Action {
 	case migrationsteps.ActionEnd:
-		return remove("--cascade=foreground", "--timeout="+o.timeout.String())
+		return remove(metav1.DeletePropagationForeground)
 	case migrationsteps.ActionOrphan:
-		return remove("--cascade=orphan", "--timeout="+o.timeout.String())
+		return remove(metav1.DeletePropagationOrphan)
 	case migrationsteps.ActionDelete:
-		return remove("--timeout=" + o.timeout.String())
+		return remove(metav1.DeletePropagationBackground)
 	case migrationsteps.ActionRelease:
 		return o.release(ctx, step)
 	case migrationsteps.ActionCreate:
-		content, err := json.Marshal(step.Patch)
-		if err != nil {
-			return fmt.Errorf("encoding a DaemonSet: %w", err)
-		}
-		_, err = o.kubectl.run(ctx, content, "create", "--filename=-")
-		return err
+		return o.asked.create(ctx, step.Resource, &unstructured.Unstructured{Object: step.Patch})
 	}
 	if step.Patch != nil {
-		if err := o.kubectl.patch(ctx, step.Patch, append(target, "--type=merge")...); err != nil {
+		if err := o.asked.merge(ctx, of, step.Patch); err != nil {
 			return err
 		}
 	}
@@ -144,11 +140,11 @@ func (o *migrateOptions) takeBack(ctx context.Context, step *migrationsteps.Step
 		return nil
 	}
 	// Kinds of a CRD have no strategic merge patch.
-	kind := "--type=merge"
+	kind := types.MergePatchType
 	if step.Kind == "Node" {
-		kind = "--type=strategic"
+		kind = types.StrategicMergePatchType
 	}
-	return o.kubectl.patch(ctx, step.StatusPatch, append(target, "--subresource=status", kind)...)
+	return o.asked.patch(ctx, of, kind, step.StatusPatch, "status")
 }
 
 // readBack reads what the way back depends on.
@@ -158,32 +154,27 @@ func (o *migrateOptions) readBack(ctx context.Context) (*migrationsteps.Back, er
 		return nil, err
 	}
 	add := keep(&facts.Objects)
-	namespaced, optional := backKinds, []string{"customresourcedefinitions.apiextensions.k8s.io", crd.NVIDIADriverName}
+	namespaced, optional := backKinds, []string{crd.NVIDIADriverName}
 	for _, kind := range manifest.OptionalKinds() {
 		optional = append(optional, kind.CRD)
 	}
-	err = o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
+	of := selection{resources: definitions, names: optional}
+	err = o.asked.get(ctx, of, func(definition *unstructured.Unstructured) error {
 		if name := definition.GetName(); name != crd.NVIDIADriverName {
 			namespaced += "," + name
 		}
 		return nil
-	}, optional...)
+	})
 	if err != nil {
 		return nil, err
 	}
-	for _, args := range [][]string{{backClusterKinds}, {namespaced, "--all-namespaces"}} {
-		if err := o.kubectl.each(ctx, add, args...); err != nil {
-			return nil, err
-		}
+	if err := o.asked.get(ctx, selection{resources: backClusterKinds + "," + namespaced}, add); err != nil {
+		return nil, err
 	}
 	return migrationsteps.NewBack(&facts.Cluster)
 }
 
-// targetOf returns the arguments of kubectl that name the object of a step.
-func targetOf(step *migrationsteps.Step) []string {
-	target := []string{step.Resource, step.Name}
-	if step.Namespace != "" {
-		target = append(target, "--namespace="+step.Namespace)
-	}
-	return target
+// targetOf returns the object of a step.
+func targetOf(step *migrationsteps.Step) target {
+	return target{step.Resource, step.Namespace, step.Name}
 }

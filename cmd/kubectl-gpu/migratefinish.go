@@ -16,11 +16,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
-const (
-	// pollInterval is the time between two looks at nodes, and nodesAtOnce how many nodes one kubectl annotates.
-	pollInterval = 2 * time.Second
-	nodesAtOnce  = 100
-)
+// pollInterval is the time between two looks at nodes.
+const pollInterval = 2 * time.Second
 
 // runFinish removes what is left of NVIDIA's operator and, with --node-discovery, Node Feature Discovery.
 func (o *migrateOptions) runFinish(cmd *cobra.Command, facts *migrationsteps.Facts) error {
@@ -44,13 +41,13 @@ func (o *migrateOptions) runFinish(cmd *cobra.Command, facts *migrationsteps.Fac
 func (o *migrateOptions) takeOnNodes(ctx context.Context, out io.Writer, step *migrationsteps.Step) error {
 	switch step.Action {
 	case migrationsteps.ActionRecordLayout:
-		for names := range slices.Chunk(step.Nodes, nodesAtOnce) {
-			args := append(append([]string{"node"}, names...), labels.MIGConfigWritten+"="+labels.MIGAllDisabled)
-			if _, err := o.kubectl.run(ctx, nil, "annotate", args...); err != nil {
-				return err
-			}
-		}
-		return nil
+		written := map[string]any{"metadata": map[string]any{
+			"annotations": map[string]any{labels.MIGConfigWritten: labels.MIGAllDisabled},
+		}}
+		_, err := inParallel(nodeWorkers, len(step.Nodes), func(i int) error {
+			return o.asked.merge(ctx, target{resource: "nodes", name: step.Nodes[i]}, written)
+		})
+		return err
 	case migrationsteps.ActionAwaitLabels:
 		fmt.Fprintf(out, "Waiting until node-discovery has taken over the labels of %s\n", count(len(step.Nodes), "node"))
 		return o.awaitLabels(ctx, step.Nodes)
@@ -66,18 +63,18 @@ func (o *migrateOptions) patchNodes(
 	ctx context.Context, names []string, change func(*unstructured.Unstructured) map[string]any,
 ) error {
 	patches := map[string]map[string]any{}
-	err := o.kubectl.each(ctx, func(node *unstructured.Unstructured) error {
+	err := o.asked.get(ctx, selection{resources: "nodes"}, func(node *unstructured.Unstructured) error {
 		if patch := change(node); patch != nil && slices.Contains(names, node.GetName()) {
 			patches[node.GetName()] = patch
 		}
 		return nil
-	}, "nodes")
+	})
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if patch := patches[name]; patch != nil {
-			if err := o.kubectl.patch(ctx, patch, "node", name, "--type=merge"); err != nil {
+			if err := o.asked.merge(ctx, target{resource: "nodes", name: name}, patch); err != nil {
 				return err
 			}
 		}
@@ -90,12 +87,12 @@ func (o *migrateOptions) awaitLabels(ctx context.Context, names []string) error 
 	deadline := time.Now().Add(o.timeout)
 	for {
 		var left []string
-		err := o.kubectl.each(ctx, func(node *unstructured.Unstructured) error {
+		err := o.asked.get(ctx, selection{resources: "nodes"}, func(node *unstructured.Unstructured) error {
 			if slices.Contains(names, node.GetName()) && !migrationsteps.IsTakenOver(node) {
 				left = append(left, node.GetName())
 			}
 			return nil
-		}, "nodes")
+		})
 		switch {
 		case err != nil || len(left) == 0:
 			return err

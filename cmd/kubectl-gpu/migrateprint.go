@@ -77,14 +77,14 @@ func sections(r *migrationsteps.Report, operator, stop, notes, finish string) st
 		text.WriteString(operator + ": " + operatorText(&r.Operators[i]))
 	}
 	fmt.Fprintf(&text, "ClusterPolicy: %s, %s\n", r.Policy, count(r.Nodes, "GPU node"))
-	list(&text, "NVIDIADriver objects", r.Drivers, func(name string) string { return name })
-	list(&text, "Blocked", r.Blockers, blockerText)
+	section(&text, "NVIDIADriver objects", r.Drivers, func(name string) string { return name })
+	section(&text, "Blocked", r.Blockers, blockerText)
 	step := func(s migrationsteps.Step) string { return stepText(&s) }
-	list(&text, stop, r.Stop, step)
-	list(&text, "Pods of operands", r.Operands, operandText)
-	list(&text, notes, r.Notes, func(note string) string { return note })
-	list(&text, finish, r.Finish, step)
-	list(&text, "Objects of Node Feature Discovery that stay without --node-discovery", r.Discovery, cleanup.Object.String)
+	section(&text, stop, r.Stop, step)
+	section(&text, "Pods of operands", r.Operands, operandText)
+	section(&text, notes, r.Notes, func(note string) string { return note })
+	section(&text, finish, r.Finish, step)
+	section(&text, "Objects of Node Feature Discovery that stay without --node-discovery", r.Discovery, cleanup.Object.String)
 	return text.String()
 }
 
@@ -108,8 +108,8 @@ func operandText(o migrationsteps.Operand) string {
 	return line
 }
 
-// list writes a heading and a line for each item, unless there is none.
-func list[T any](text *strings.Builder, heading string, items []T, line func(T) string) {
+// section writes a heading and a line for each item, unless there is none.
+func section[T any](text *strings.Builder, heading string, items []T, line func(T) string) {
 	if len(items) == 0 {
 		return
 	}

@@ -27,42 +27,41 @@ const (
 func (o *migrateOptions) read(ctx context.Context) (*migrationsteps.Facts, error) {
 	facts := &migrationsteps.Facts{}
 	add := keep(&facts.Objects)
-	definitions := append([]string{crd.Name, crd.NVIDIADriverName}, migrationsteps.NFDDefinitions()...)
+	custom := append([]string{crd.Name, crd.NVIDIADriverName}, migrationsteps.NFDDefinitions()...)
 	var kinds []string
-	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
+	of := selection{resources: definitions, names: custom}
+	err := o.asked.get(ctx, of, func(definition *unstructured.Unstructured) error {
 		kinds = append(kinds, definition.GetName())
 		return add(definition)
-	}, append([]string{"customresourcedefinitions.apiextensions.k8s.io"}, definitions...)...)
+	})
 	if err != nil {
 		return nil, err
 	}
-	for _, args := range o.reads(kinds) {
-		if err := o.kubectl.each(ctx, add, args...); err != nil {
+	for _, of := range o.reads(kinds) {
+		if err := o.asked.get(ctx, of, add); err != nil {
 			return nil, err
 		}
 	}
 	return facts, nil
 }
 
-// reads returns the arguments of kubectl get for all that a migration depends on, with the kinds of these definitions.
-func (o *migrateOptions) reads(definitions []string) [][]string {
-	const everywhere, managers = "--all-namespaces", "--show-managed-fields"
-	reads := [][]string{
-		{migrationClusterKinds, managers},
-		{migrationKinds, everywhere, managers},
-		{"secrets", everywhere, "--selector=owner=helm"},
+// reads returns all that a migration depends on, with the custom kinds that exist.
+func (o *migrateOptions) reads(kinds []string) []selection {
+	reads := []selection{
+		{resources: migrationClusterKinds + "," + migrationKinds, managers: true},
+		{resources: "secrets", label: "owner=helm"},
 	}
 	if !o.toNVIDIA {
 		// The way back reads all pods.
-		reads = append(reads, []string{"pods", everywhere, "--selector=" + labels.Component + "=" + labels.DriverComponent})
+		reads = append(reads, selection{resources: "pods", label: labels.Component + "=" + labels.DriverComponent})
 	}
-	if len(definitions) > 0 {
-		reads = append(reads, []string{strings.Join(definitions, ","), everywhere})
+	if len(kinds) > 0 {
+		reads = append(reads, selection{resources: strings.Join(kinds, ",")})
 	}
 	if o.nodeDiscovery {
 		reads = append(reads,
-			[]string{"pods", everywhere, "--selector=" + labels.Operand + "=" + migrationsteps.DiscoveryOperand},
-			[]string{"leases.coordination.k8s.io", everywhere, "--field-selector=metadata.name=" + migrationsteps.NFDLease})
+			selection{resources: "pods", label: labels.Operand + "=" + migrationsteps.DiscoveryOperand},
+			selection{resources: "leases.coordination.k8s.io", fields: "metadata.name=" + migrationsteps.NFDLease})
 	}
 	return reads
 }
@@ -85,8 +84,8 @@ func (o *migrateOptions) preview(ctx context.Context, facts *migrationsteps.Fact
 		return nil
 	}
 	edit := preview.Edit{Policy: policy}
-	reading := planOptions{kubectl: o.kubectl, namespace: cmp.Or(policy.Status.Namespace, facts.Namespace())}
-	cluster, err := reading.readCluster(ctx, edit)
+	reading := planOptions{namespace: cmp.Or(policy.Status.Namespace, facts.Namespace())}
+	cluster, err := reading.readCluster(ctx, o.asked, edit)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ type planOptions struct {
 	policy, against   string
 	namespace, output string
 	detailedExit      bool
-	kubectl           kubectl
+	connection        connection
 }
 
 func planCommand() *cobra.Command {
@@ -40,7 +40,7 @@ apply --dry-run=server has these, too. An object that was not read counts as exi
 Some DaemonSets of drivers are created later, when driver upgrades move the first node to them, or deleted when the last
 node has moved: such a change is marked.
 
-The cluster is read with kubectl, which needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
+Reading the cluster needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
 PodDisruptionBudgets, to list DaemonSets, Deployments, Services and ConfigMaps in the operator's namespace, and to get
 the Secrets and PriorityClasses that the policy names. It lists ResourceClaims, too, if a pod has any; those that it
 cannot read count as GPUs. On OpenShift it lists Proxies and ClusterVersions, too (config.openshift.io), with a note if
@@ -89,9 +89,9 @@ func (o *planOptions) addFlags(command *cobra.Command) {
 	flags.StringVarP(&o.namespace, "namespace", "n", "",
 		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
-	o.kubectl.addFlags(flags)
+	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(formats...))
-	completeFlag(command, "namespace", completing(&o.kubectl, namespaceNames))
+	completeFlag(command, "namespace", completing(&o.connection, namespaceNames))
 }
 
 func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
@@ -120,7 +120,7 @@ func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	if o.against != "" {
 		cluster, err = o.readFile(cmd.InOrStdin())
 	} else {
-		cluster, err = o.readCluster(cmd.Context(), edit)
+		cluster, err = o.askCluster(cmd.Context(), edit)
 	}
 	if err != nil {
 		return nil, err

@@ -422,50 +422,26 @@ func TestPlanReadsResourceClaims(t *testing.T) {
 	g.Expect(found.Upgrades.Nodes).To(ContainElement(HaveField("Name", "gpu-1")))
 }
 
-// TestPlanReadsTheClusterWithKubectl runs a stand-in for kubectl, which prints the objects of a file: a machine that
-// runs the tests need not have kubectl.
-func TestPlanReadsTheClusterWithKubectl(t *testing.T) {
+// The cluster is read as the kubeconfig and the context choose it, and nothing is written.
+func TestPlanReadsTheCluster(t *testing.T) {
 	g := NewWithT(t)
-	dir := t.TempDir()
-	file, calls := installed(t), filepath.Join(dir, "calls")
-	all, err := documents(file, nil)
+	all, err := documents(installed(t), nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	var items []any
-	for _, document := range all {
-		item := map[string]any{}
-		g.Expect(yaml.Unmarshal(document, &item)).To(Succeed())
-		if inList, isList := item["items"].([]any); isList {
-			items = append(items, inList...)
-			continue
-		}
-		items = append(items, item)
-	}
-	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.WriteFile(filepath.Join(dir, "list.json"), list, 0o600)).To(Succeed())
-	const binding = `{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", ` +
-		`"metadata": {"name": "` + labels.AgentPolicyBinding + `"}}`
-	script := "#!/bin/sh\necho \"$@\" >> " + calls + "\ncase $4 in nodes*) cat " + dir + "/list.json;; " +
-		"validatingadmissionpolicybinding) echo '" + binding + "';; esac\n"
-	g.Expect(os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700)).To(Succeed())
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	got := kubectlGPU(edit(upgradedSpec), "plan", "-f", "-", "--kubeconfig", "k", "--context", "c")
+	server := newAPIServer(t, append(all, []byte(`{"apiVersion": "admissionregistration.k8s.io/v1",
+		"kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "`+labels.AgentPolicyBinding+`"}}`))...)
+	flags := []string{"plan", "-f", "-", "--kubeconfig", server.kubeconfig(t), "--context", "c"}
+	got := kubectlGPU(edit(upgradedSpec), flags...)
 	g.Expect(got.code).To(Equal(0), got.errOut)
 	want, err := os.ReadFile("testdata/plans/another-driver.txt")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.out).To(Equal(string(want)))
-	text, err := os.ReadFile(calls)
-	g.Expect(err).NotTo(HaveOccurred())
-	for call := range strings.Lines(string(text)) {
-		g.Expect(call).To(HavePrefix("get --kubeconfig=k --context=c "), "nothing is written")
-	}
+	g.Expect(server.requests()).To(And(ContainElement("GET /api/v1/nodes"),
+		ContainElement("GET /apis/apps/v1/namespaces/gpu-operator/daemonsets"), HaveEach(HavePrefix("GET "))))
 
-	script = "#!/bin/sh\necho Forbidden >&2; exit 1\n"
-	g.Expect(os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700)).To(Succeed())
-	got = kubectlGPU(edit(upgradedSpec), "plan", "-f", "-")
+	server.refused = true
+	got = kubectlGPU(edit(upgradedSpec), flags...)
 	g.Expect(got.code).To(Equal(1))
-	g.Expect(got.errOut).To(ContainSubstring("kubectl get nodes,"))
-	g.Expect(got.errOut).To(HaveSuffix("exit status 1: Forbidden\n"))
+	g.Expect(got.errOut).To(Equal("kubectl gpu: reading nodes: Error from server (Forbidden): refused\n"))
 }
 
 // Variables of the operator that replace images count, the last one of a name as in the pod, and what cannot be read or

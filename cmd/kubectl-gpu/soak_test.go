@@ -21,7 +21,7 @@ import (
 
 // watched returns a liveCluster that has been read and is empty.
 func watched() *liveCluster {
-	live := newLiveCluster(kubectl{})
+	live := newLiveCluster(nil)
 	live.policies, live.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}
 	live.usage = &overview.Usage{}
 	return live

@@ -26,7 +26,7 @@ var errNotReady = errors.New("the policy is not ready")
 type statusOptions struct {
 	output              string
 	watch, detailedExit bool
-	kubectl             kubectl
+	connection          connection
 }
 
 func statusCommand() *cobra.Command {
@@ -42,8 +42,8 @@ partitioned, shares or MIG devices with the name of their resource. Where a DRA 
 "by claims": these are not read. SINCE is how long the node has been ready, or not ready. Columns that are empty for
 all nodes are left out, except with -o wide, which adds the messages.
 
-It runs kubectl proxy, which needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without
-the right to list Pods in all namespaces FREE is unknown.
+It needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without the right to list Pods in
+all namespaces FREE is unknown.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, and with --detailed-exitcode 3 if there is no policy, or it is not
 ready.`,
@@ -68,13 +68,17 @@ ready.`,
 		"otherwise the lines that change, with Gone for a node that is gone")
 	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
 		fmt.Sprintf("exit with %d if there is no policy, or it is not ready", exitNotReady))
-	o.kubectl.addFlags(flags)
+	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(statusFormats...))
 	return command
 }
 
 func (o statusOptions) run(cmd *cobra.Command) error {
-	live := newLiveCluster(o.kubectl)
+	asked, err := o.connection.open()
+	if err != nil {
+		return failure{err}
+	}
+	live := newLiveCluster(asked)
 	if err := live.read(cmd.Context()); err != nil {
 		if o.detailedExit && errors.Is(err, errNotServed) {
 			return coded{failure{err}, exitNotReady}

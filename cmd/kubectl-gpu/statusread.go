@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
-	"net/url"
 	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -19,30 +20,26 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
-// The paths of what an overview is computed from.
-const (
-	nodesPath    = "/api/v1/nodes"
-	podsPath     = "/api/v1/pods"
-	policiesPath = "/apis/nvidia.com/v1/clusterpolicies"
-)
+// policies are the ClusterPolicies.
+var policies = v1.GroupVersion.WithResource("clusterpolicies")
 
 var (
 	// gpuNodes selects the nodes with GPUs.
-	gpuNodes = url.Values{"labelSelector": {labels.GPUPresent + "=" + labels.True}}
+	gpuNodes = metav1.ListOptions{LabelSelector: labels.GPUPresent + "=" + labels.True}
 	// tenants selects the pods that may have GPUs: those on a node that have not ended and are not of an operand.
-	tenants = url.Values{
-		"labelSelector": {labels.ManagedBy + "!=" + labels.ManagedByValue},
-		"fieldSelector": {"spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"},
+	tenants = metav1.ListOptions{
+		LabelSelector: labels.ManagedBy + "!=" + labels.ManagedByValue,
+		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
 	}
 )
 
 // liveCluster is what an overview is computed from, as it changes.
 type liveCluster struct {
-	kubectl kubectl
+	asked *session
 	// changed has an element if something has changed since it was taken.
 	changed chan struct{}
-	// versions of the lists, by path.
-	versions map[string]string
+	// versions of the lists.
+	versions struct{ policies, nodes, pods string }
 	// podsUnknown is why the pods cannot be listed; nil if they can.
 	podsUnknown error
 
@@ -52,44 +49,34 @@ type liveCluster struct {
 	usage    *overview.Usage
 }
 
-func newLiveCluster(k kubectl) *liveCluster {
-	return &liveCluster{kubectl: k, changed: make(chan struct{}, 1)}
+func newLiveCluster(asked *session) *liveCluster {
+	return &liveCluster{asked: asked, changed: make(chan struct{}, 1)}
 }
 
 // read lists all objects. Pods that cannot be listed are no error.
 func (c *liveCluster) read(ctx context.Context) error {
-	asked, err := c.kubectl.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer asked.close()
-	return c.readFrom(ctx, asked)
+	return c.readSome(ctx, gpuNodes, &tenants)
 }
 
-// readFrom is read in a session.
-func (c *liveCluster) readFrom(ctx context.Context, asked *session) error {
-	return c.readSome(ctx, asked, gpuNodes, tenants)
-}
-
-// readSome lists all policies, and the nodes and pods of these queries. For nil it lists no pods, so that what is free
+// readSome lists all policies, and the nodes and pods with these options. For nil it lists no pods, so that what is free
 // is unknown.
-func (c *liveCluster) readSome(ctx context.Context, asked *session, ofNodes, ofPods url.Values) error {
-	next := newLiveCluster(c.kubectl)
+func (c *liveCluster) readSome(ctx context.Context, ofNodes metav1.ListOptions, ofPods *metav1.ListOptions) error {
+	next := newLiveCluster(c.asked)
 	next.policies, next.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}
-	var policies, nodes, pods string
+	versions, core := &next.versions, c.asked.kube.CoreV1()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		policies, err = listPolicies(groupCtx, asked, added(next.setPolicy))
+		versions.policies, err = listPolicies(groupCtx, c.asked, added(next.setPolicy))
 		return err
 	})
 	group.Go(func() (err error) {
-		nodes, err = listProtobuf(groupCtx, asked, nodesPath, ofNodes, added(next.setNode))
+		versions.nodes, err = list(groupCtx, core.Nodes().List, ofNodes, added(next.setNode))
 		return err
 	})
 	if ofPods != nil {
 		next.usage = &overview.Usage{}
 		group.Go(func() error {
-			pods, next.podsUnknown = listProtobuf(groupCtx, asked, podsPath, ofPods, added(next.setPod))
+			versions.pods, next.podsUnknown = list(groupCtx, core.Pods("").List, *ofPods, added(next.setPod))
 			return nil
 		})
 	}
@@ -101,8 +88,7 @@ func (c *liveCluster) readSome(ctx context.Context, asked *session, ofNodes, ofP
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.versions = map[string]string{policiesPath: policies, nodesPath: nodes, podsPath: pods}
-	c.podsUnknown, c.policies, c.nodes, c.usage = next.podsUnknown, next.policies, next.nodes, next.usage
+	c.versions, c.podsUnknown, c.policies, c.nodes, c.usage = next.versions, next.podsUnknown, next.policies, next.nodes, next.usage
 	return nil
 }
 
@@ -120,19 +106,20 @@ func (c *liveCluster) follow(ctx context.Context) error {
 			return nil
 		})
 	}
+	core := c.asked.kube.CoreV1()
 	start(func() error {
-		return watchRaw(ctx, c.kubectl, policiesPath, nil, c.versions[policiesPath], c.setRawPolicy)
+		return watch(ctx, c.asked.objects.Resource(policies).Watch, metav1.ListOptions{}, c.versions.policies, c.setRawPolicy)
 	})
-	start(func() error { return watchRaw(ctx, c.kubectl, nodesPath, gpuNodes, c.versions[nodesPath], c.setNode) })
+	start(func() error { return watch(ctx, core.Nodes().Watch, gpuNodes, c.versions.nodes, c.setNode) })
 	if c.podsUnknown == nil {
-		start(func() error { return watchRaw(ctx, c.kubectl, podsPath, tenants, c.versions[podsPath], c.setPod) })
+		start(func() error { return watch(ctx, core.Pods("").Watch, tenants, c.versions.pods, c.setPod) })
 	}
 	return group.Wait()
 }
 
 // setRawPolicy takes up a policy of a watch. What is no policy at all is left out.
-func (c *liveCluster) setRawPolicy(deleted bool, text *json.RawMessage) {
-	if policy, err := decodePolicy(*text); err == nil {
+func (c *liveCluster) setRawPolicy(deleted bool, object *unstructured.Unstructured) {
+	if policy, err := decodePolicy(object); err == nil {
 		c.setPolicy(deleted, policy)
 	}
 }
@@ -210,15 +197,16 @@ var errNotServed = errors.New("the cluster does not serve ClusterPolicies: insta
 // listPolicies hands each policy to each, and returns the resource version of the list.
 func listPolicies(ctx context.Context, asked *session, each func(*v1.ClusterPolicy)) (string, error) {
 	var broken error
-	version, err := listJSON(ctx, asked, policiesPath, nil, typeJSON, func(text *json.RawMessage) {
-		policy, err := decodePolicy(*text)
-		if err != nil {
-			broken = errors.Join(broken, err)
-			return
-		}
-		each(policy)
-	})
-	if answered(err, "NotFound") {
+	version, err := list(ctx, asked.objects.Resource(policies).List, metav1.ListOptions{},
+		func(object *unstructured.Unstructured) {
+			policy, err := decodePolicy(object)
+			if err != nil {
+				broken = errors.Join(broken, err)
+				return
+			}
+			each(policy)
+		})
+	if apierrors.IsNotFound(err) {
 		return "", errNotServed
 	}
 	return version, errors.Join(err, broken)

@@ -27,7 +27,7 @@ type topOptions struct {
 	// operatorNamespace has the exporter; empty for the one in the status of the policy.
 	operatorNamespace string
 	timeout           time.Duration
-	kubectl           kubectl
+	connection        connection
 }
 
 func topCommand() *cobra.Command {
@@ -50,8 +50,8 @@ The figures are those that the DCGM exporter of each node reports now, read thro
 measures every 30 seconds by default. A figure that it does not report is a dash: with MIG or sharing, power is that of
 the whole GPU, and no pod's.
 
-It runs kubectl proxy, which needs the right to list ClusterPolicies and Nodes, to list Pods in the operator's namespace
-and to get pods/proxy there.
+It needs the right to list ClusterPolicies and Nodes, to list Pods in the operator's namespace and to get pods/proxy
+there.
 
 Nodes that a label or the policy keeps the exporter off are named by top nodes, and are no failure.
 
@@ -70,7 +70,7 @@ power and the temperature of the hottest. -o wide has a line for each GPU, or MI
   kubectl gpu top nodes --sort-by utilization
   kubectl gpu top nodes -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3 -o wide
   kubectl gpu top nodes gpu-00000 -o json`,
-		ValidArgsFunction: completing(&o.kubectl, nodeNames),
+		ValidArgsFunction: completing(&o.connection, nodeNames),
 		RunE:              o.command(o.nodes),
 	}
 	o.addFlags(command)
@@ -91,14 +91,14 @@ With a selector it also needs the right to list Pods in the namespaces that are 
 		Example: `  kubectl gpu top pods --namespace team-a
   kubectl gpu top pods --all-namespaces --sort-by memory
   kubectl gpu top pods -A -l app=training -o wide`,
-		ValidArgsFunction: completing(&o.kubectl, podNames),
+		ValidArgsFunction: completing(&o.connection, podNames),
 		RunE:              o.command(o.pods),
 	}
 	o.addFlags(command)
 	flags := command.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pods (default: that of the context)")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces")
-	completeFlag(command, "namespace", completing(&o.kubectl, namespaceNames))
+	completeFlag(command, "namespace", completing(&o.connection, namespaceNames))
 	return command
 }
 
@@ -112,15 +112,15 @@ func (o *topOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", "",
 		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the answer of an exporter")
-	o.kubectl.addFlags(flags)
+	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(statusFormats...))
 	completeFlag(command, "sort-by", fixed(sortKeys...))
-	completeFlag(command, "operator-namespace", completing(&o.kubectl, namespaceNames))
+	completeFlag(command, "operator-namespace", completing(&o.connection, namespaceNames))
 }
 
 // command checks the flags and runs a command.
 func (o *topOptions) command(
-	run func(cmd *cobra.Command, names []string) error,
+	run func(cmd *cobra.Command, asked *session, names []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, names []string) error {
 		if !slices.Contains(statusFormats, o.output) {
@@ -135,7 +135,11 @@ func (o *topOptions) command(
 		if len(names) > 0 && (o.selector != "" || o.allNamespaces) {
 			return errors.New("give names, or --selector and --all-namespaces, not both")
 		}
-		if err := run(cmd, names); err != nil {
+		asked, err := o.connection.open()
+		if err == nil {
+			err = run(cmd, asked, names)
+		}
+		if err != nil {
 			return failure{err}
 		}
 		return nil
@@ -157,8 +161,8 @@ type usedPods struct {
 	Errors []noAnswer     `json:"errors,omitempty"`
 }
 
-func (o *topOptions) nodes(cmd *cobra.Command, names []string) error {
-	reading, err := o.read(cmd, o.selector, func(node string) bool {
+func (o *topOptions) nodes(cmd *cobra.Command, asked *session, names []string) error {
+	reading, err := o.read(cmd, asked, o.selector, func(node string) bool {
 		return len(names) == 0 || slices.Contains(names, node)
 	})
 	if err != nil {
@@ -183,12 +187,12 @@ func (o *topOptions) nodes(cmd *cobra.Command, names []string) error {
 	return reading.failure()
 }
 
-func (o *topOptions) pods(cmd *cobra.Command, names []string) error {
-	selected, err := o.podFilter(cmd.Context(), names)
+func (o *topOptions) pods(cmd *cobra.Command, asked *session, names []string) error {
+	selected, err := o.podFilter(cmd.Context(), asked, names)
 	if err != nil {
 		return err
 	}
-	reading, err := o.read(cmd, "", nil)
+	reading, err := o.read(cmd, asked, "", nil)
 	if err != nil {
 		return err
 	}
@@ -211,17 +215,14 @@ func (o *topOptions) pods(cmd *cobra.Command, names []string) error {
 }
 
 // podFilter returns which pods are shown.
-func (o *topOptions) podFilter(ctx context.Context, names []string) (func(namespace, name string) bool, error) {
-	if o.namespace == "" && !o.allNamespaces {
-		var err error
-		if o.namespace, err = o.kubectl.namespace(ctx); err != nil {
-			return nil, err
-		}
-	}
+func (o *topOptions) podFilter(
+	ctx context.Context, asked *session, names []string,
+) (func(namespace, name string) bool, error) {
+	o.namespace = cmp.Or(o.namespace, asked.namespace)
 	var selected map[string]bool
 	if o.selector != "" {
 		var err error
-		if selected, err = o.selectedPods(ctx); err != nil {
+		if selected, err = o.selectedPods(ctx, asked); err != nil {
 			return nil, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -74,13 +73,10 @@ var (
 
 // read asks the exporters of the nodes with these labels that the filter lets through; empty and nil for all. It prints
 // which policies cannot be decoded: they may be why an exporter is missing.
-func (o *topOptions) read(cmd *cobra.Command, selector string, wanted func(node string) bool) (*reading, error) {
+func (o *topOptions) read(
+	cmd *cobra.Command, asked *session, selector string, wanted func(node string) bool,
+) (*reading, error) {
 	ctx := cmd.Context()
-	asked, err := o.kubectl.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer asked.close()
 	all, err := allPolicies(ctx, asked)
 	if err != nil {
 		return nil, err
@@ -179,8 +175,8 @@ func allPolicies(ctx context.Context, asked *session) (all []*v1.ClusterPolicy, 
 // exporters returns the exporter's pod of each node.
 func exporters(ctx context.Context, asked *session, namespace string) (map[string]*corev1.Pod, error) {
 	found := map[string]*corev1.Pod{}
-	query := url.Values{"labelSelector": {labels.Operand + "=" + exporterOperand}}
-	_, err := listProtobuf(ctx, asked, "/api/v1/namespaces/"+namespace+"/pods", query, func(pod *corev1.Pod) {
+	options := metav1.ListOptions{LabelSelector: labels.Operand + "=" + exporterOperand}
+	_, err := list(ctx, asked.kube.CoreV1().Pods(namespace).List, options, func(pod *corev1.Pod) {
 		other := found[pod.Spec.NodeName]
 		if pod.Spec.NodeName != "" && (other == nil || pod.CreationTimestamp.After(other.CreationTimestamp.Time)) {
 			found[pod.Spec.NodeName] = pod
@@ -191,12 +187,12 @@ func exporters(ctx context.Context, asked *session, namespace string) (map[strin
 
 // gpuNodesWith returns the nodes with GPUs and other labels, empty for any: the facts that their labels have.
 func gpuNodesWith(ctx context.Context, asked *session, selector string) ([]nodeinfo.Facts, error) {
-	all := gpuNodes.Get("labelSelector")
+	options := gpuNodes
 	if selector != "" {
-		all += "," + selector
+		options.LabelSelector += "," + selector
 	}
 	var nodes []nodeinfo.Facts
-	_, err := listJSON(ctx, asked, nodesPath, url.Values{"labelSelector": {all}}, typeMetadata,
+	_, err := list(ctx, asked.headers("nodes", ""), options,
 		func(object *metav1.PartialObjectMetadata) {
 			nodes = append(nodes, observe.Facts(&corev1.Node{ObjectMeta: object.ObjectMeta}))
 		})
@@ -204,18 +200,13 @@ func gpuNodesWith(ctx context.Context, asked *session, selector string) ([]nodei
 }
 
 // selectedPods returns the pods with the labels of the flag, as namespace/name.
-func (o *topOptions) selectedPods(ctx context.Context) (map[string]bool, error) {
-	asked, err := o.kubectl.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer asked.close()
-	path := podsPath
-	if !o.allNamespaces {
-		path = "/api/v1/namespaces/" + o.namespace + "/pods"
+func (o *topOptions) selectedPods(ctx context.Context, asked *session) (map[string]bool, error) {
+	namespace := o.namespace
+	if o.allNamespaces {
+		namespace = ""
 	}
 	found := map[string]bool{}
-	_, err = listJSON(ctx, asked, path, url.Values{"labelSelector": {o.selector}}, typeMetadata,
+	_, err := list(ctx, asked.headers("pods", namespace), metav1.ListOptions{LabelSelector: o.selector},
 		func(pod *metav1.PartialObjectMetadata) { found[pod.Namespace+"/"+pod.Name] = true })
 	return found, err
 }
@@ -256,7 +247,7 @@ func (o *topOptions) askNode(
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	text, cut, err := asked.read(ctx, metricsPath(pod), "text/plain", maxMetrics)
+	text, cut, err := asked.read(ctx, metricsPath(pod), nil, "text/plain", maxMetrics)
 	if err == nil && cut {
 		err = fmt.Errorf("the metrics are larger than %d MiB", maxMetrics>>20)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
@@ -27,10 +29,14 @@ var customKinds = sync.OnceValue(func() undecodable.Kinds {
 	return kinds
 })
 
-// decodePolicy decodes a policy in JSON. One with fields that cannot be decoded lacks these, and has the annotation
+// decodePolicy decodes a policy. One with fields that cannot be decoded lacks these, and has the annotation
 // labels.Undecodable.
-func decodePolicy(text []byte) (*v1.ClusterPolicy, error) {
+func decodePolicy(object *unstructured.Unstructured) (*v1.ClusterPolicy, error) {
 	policy := &v1.ClusterPolicy{}
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
 	sanitized, _, err := customKinds().Sanitize(text)
 	if err == nil {
 		err = json.Unmarshal(sanitized, policy)

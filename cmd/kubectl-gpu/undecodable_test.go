@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -63,12 +63,14 @@ func TestADriverThatCannotBeDecodedIsNamed(t *testing.T) {
 // The policies of a cluster are shown beside one that cannot be decoded, which is named.
 func TestPoliciesBesideOneThatCannotBeDecoded(t *testing.T) {
 	g := NewWithT(t)
-	c := newLiveCluster(kubectl{})
+	c := newLiveCluster(nil)
 	c.policies = map[apitypes.UID]*v1.ClusterPolicy{}
 	for _, name := range []string{"good", "bad"} {
 		text := fmt.Appendf(nil, `{"apiVersion":"nvidia.com/v1","kind":"ClusterPolicy","metadata":{"name":%q,"uid":%[1]q},`+
 			`"spec":{"dcgm":{"hostPort":%d}}}`, name, map[string]int{"good": 5555, "bad": 3_000_000_000}[name])
-		c.setRawPolicy(false, (*json.RawMessage)(&text))
+		object := &unstructured.Unstructured{}
+		g.Expect(object.UnmarshalJSON(text)).To(Succeed())
+		c.setRawPolicy(false, object)
 	}
 	g.Expect(c.policies).To(HaveLen(2))
 	g.Expect(c.policies["good"].Spec.DCGM.HostPort).To(BeEquivalentTo(5555))

@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
 )
 
 // driverPodOf returns a driver pod of the DaemonSet with this UID; of none for "".
@@ -121,4 +123,46 @@ func TestDriversThatAreLeft(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("pod unowned is on node ")), "its node has no driver pool")
 	g.Expect(left.daemonSets).To(ConsistOf(HaveField("Name", "theirs")))
 	g.Expect(left.unowned).To(ConsistOf(HaveField("Name", "labelled"), HaveField("Name", "unowned")))
+}
+
+// The only DaemonSet of NVIDIA's becomes one of this operator as it is if it stays, and keeps all pods.
+func TestWhichDaemonSetsAreOrphaned(t *testing.T) {
+	ours, other := driverDaemonSet(driverName, false), driverDaemonSet("other", false)
+	deleted := driverDaemonSet(driverName, true)
+	deleted.DeletionTimestamp = new(metav1.Unix(1, 0))
+	only := []*appsv1.DaemonSet{driverDaemonSet(driverName, true)}
+	for name, test := range map[string]struct {
+		left     leftDrivers
+		rendered []*appsv1.DaemonSet
+		want     bool
+	}{
+		"none": {rendered: []*appsv1.DaemonSet{ours}},
+		"one that keeps its pods": {leftDrivers{daemonSets: only, moves: []move{{to: ours}}},
+			[]*appsv1.DaemonSet{other, ours}, false},
+		"one without pods":             {leftDrivers{daemonSets: only}, []*appsv1.DaemonSet{ours}, false},
+		"one that is not rendered":     {leftDrivers{daemonSets: only}, []*appsv1.DaemonSet{other}, true},
+		"one that is deleted":          {leftDrivers{daemonSets: []*appsv1.DaemonSet{deleted}}, []*appsv1.DaemonSet{ours}, true},
+		"one whose pods go to another": {leftDrivers{daemonSets: only, moves: []move{{to: ours}, {to: other}}}, []*appsv1.DaemonSet{ours}, true},
+		"two":                          {leftDrivers{daemonSets: append(only[:1:1], other)}, []*appsv1.DaemonSet{ours}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(test.left.mustBeOrphaned(test.rendered)).To(Equal(test.want))
+		})
+	}
+}
+
+// The hostnames of a driver pool are those of its nodes that have the label.
+func TestHostnamesOfAPool(t *testing.T) {
+	facts := func(pool, hostname string) *fleet.Entry {
+		entry := &fleet.Entry{Facts: nodeinfo.Facts{Pool: pool, Labels: map[string]string{}}}
+		if hostname != "" {
+			entry.Facts.Labels[corev1.LabelHostname] = hostname
+		}
+		return entry
+	}
+	s := &scope{view: fleet.View{Nodes: []*fleet.Entry{
+		facts("p", "b"), facts("q", "c"), facts("p", ""), facts("p", "a"),
+	}}}
+	NewWithT(t).Expect(s.hostnames("p")).To(Equal([]string{"a", "b"}))
+	NewWithT(t).Expect(s.hostnames("none")).To(BeEmpty())
 }

@@ -464,3 +464,26 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 		Expect(env.policy(ctx).Spec.Global).To(HaveField("Registry", "mirror.example.com"))
 	})
 })
+
+// A spec that was there for a moment is stable from when it is back, as the last applied one was in between.
+func TestSinceWhenASpecDiffers(t *testing.T) {
+	g := NewWithT(t)
+	applied, other := observe.SpecID{Generation: 1, Digest: "a"}, observe.SpecID{Generation: 1, Digest: "b"}
+	r := &Reconciler{}
+	pass := func(spec observe.SpecID, after time.Duration) time.Time {
+		s := &scope{
+			Reconciler: r, policy: &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{UID: "p"}},
+			current: spec, lastApplied: applied, now: time.Unix(1000, 0).Add(after),
+		}
+		if spec != applied {
+			s.noteChange()
+		} else {
+			s.unfreeze(t.Context())
+		}
+		return r.schemaGuard.since
+	}
+	g.Expect(pass(other, 0)).To(Equal(time.Unix(1000, 0)))
+	g.Expect(pass(other, time.Minute)).To(Equal(time.Unix(1000, 0)))
+	g.Expect(pass(applied, 2*time.Minute)).To(BeZero())
+	g.Expect(pass(other, 3*time.Minute)).To(Equal(time.Unix(1180, 0)))
+}

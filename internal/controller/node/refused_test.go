@@ -241,3 +241,15 @@ func TestARefusedPodThatCannotBeDeleted(t *testing.T) {
 		}
 	}
 }
+
+// Without the condition Ready nothing is known of the boot before now.
+func TestLatestStartOfAKubelet(t *testing.T) {
+	g := NewWithT(t)
+	s := &scope{
+		Reconciler: &Reconciler{Options: Options{Timing: DefaultTiming()}}, node: &corev1.Node{}, now: now,
+	}
+	g.Expect(s.latestStart()).To(Equal(now))
+	changed := now.Add(-time.Hour)
+	s.node.Status.Conditions = readyCondition(corev1.ConditionTrue, changed)
+	g.Expect(s.latestStart()).To(BeTemporally("==", changed.Add(-s.Timing.KubeletStart)))
+}

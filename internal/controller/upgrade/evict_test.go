@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/events"
@@ -181,6 +182,51 @@ func TestEventsOfADrain(t *testing.T) {
 			event := found.Items[0]
 			g.Expect(event.Type + " " + event.Reason + " " + event.Message).To(Equal(test.want))
 			g.Expect(event.InvolvedObject.Name).To(Equal("a"))
+		})
+	}
+}
+
+// Only a block of an upgrade that is in progress is an Event.
+func TestWhichBlocksAreRecorded(t *testing.T) {
+	blocked := upgrade.Progress{State: upgrade.StateDrain, Reason: v1.ReasonUpgradeBlocked, Message: "a PDB"}
+	for name, test := range map[string]struct {
+		change func(*upgrade.Progress)
+		record *upgrade.Record
+		seen   bool
+		want   int
+	}{
+		"blocked":              {record: &upgrade.Record{Round: 1}, seen: true, want: 1},
+		"without a record":     {seen: true},
+		"not observed":         {record: &upgrade.Record{Round: 1}},
+		"for another reason":   {func(p *upgrade.Progress) { p.Reason = v1.ReasonUpgradePending }, &upgrade.Record{Round: 1}, true, 0},
+		"not in progress":      {func(p *upgrade.Progress) { p.State = upgrade.StateFailed }, &upgrade.Record{Round: 1}, true, 0},
+		"neither one nor that": {func(p *upgrade.Progress) { *p = upgrade.Progress{} }, &upgrade.Record{Round: 1}, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			progress := blocked
+			if test.change != nil {
+				test.change(&progress)
+			}
+			created := 0
+			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+					created++
+					return nil
+				},
+			}).Build()
+			clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+			s := &scope{
+				Reconciler: New(Options{Events: events.NewRecorder(c, clock, nil), Timing: DefaultTiming()}),
+				observed:   map[string]*observed{},
+			}
+			s.cluster.Nodes = []upgrade.Node{{Name: "a", Record: test.record}}
+			if test.seen {
+				s.observed["a"] = &observed{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
+			}
+			s.planned.Report.Nodes = map[string]upgrade.Progress{"a": progress}
+			s.recordBlocked(t.Context())
+			g.Expect(created).To(Equal(test.want))
 		})
 	}
 }

@@ -6,11 +6,17 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
+	"github.com/clusterpolicy/gpu-operator/internal/names/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -263,4 +269,38 @@ func TestFailuresOfSeveralCalls(t *testing.T) {
 	if message, since := m.failing("a", late, timing); message != "patching: refused again" || !since.Equal(late) {
 		t.Errorf("a later failure: %q since %s, want its own answer and time", message, since)
 	}
+}
+
+// The policy of a group is that of a node that the current Basis has assessed, before that of one that it has not.
+func TestPoliciesOfGroups(t *testing.T) {
+	g := NewWithT(t)
+	spec := effective.Of(v1.ClusterPolicySpec{})
+	entry := func(owner string, parallel int32, basis uint64) *fleet.Entry {
+		policy := *spec.Driver.UpgradePolicy
+		policy.MaxParallelUpgrades = &parallel
+		e := &fleet.Entry{
+			Facts: nodeinfo.Facts{HasGPU: true}, BasisVersion: basis,
+			Planned: &fleet.PlannedNode{NodePlan: plan.NodePlan{DriverOwner: owner}},
+		}
+		e.Planned.NodePlan.Spec.Driver = &v1.DriverSpec{UpgradePolicy: &policy}
+		return e
+	}
+	notPlanned, other := entry("c", 1, 7), entry("d", 1, 7)
+	notPlanned.Planned, other.Facts.HasGPU = nil, false
+	s := &scope{
+		Reconciler: New(Options{Timing: DefaultTiming()}),
+		view: fleet.UpgradeView{Active: []*fleet.Entry{
+			entry("a", 1, 6), entry("a", 2, 7), entry("b", 3, 6), notPlanned, other,
+		}},
+	}
+	s.Basis = &fleet.Basis{Version: 7, Decisions: &plan.Decisions{Input: operand.Input{Spec: spec}}}
+	found := map[string]int{}
+	for group, policy := range s.policies() {
+		found[group] = policy.MaxParallel
+	}
+	g.Expect(found).To(Equal(map[string]int{
+		"": int(*spec.Driver.UpgradePolicy.MaxParallelUpgrades), "NVIDIADriver a": 2, "NVIDIADriver b": 3,
+	}))
+	s.Basis = &fleet.Basis{}
+	g.Expect(s.policies()).To(BeEmpty(), "before the first decision")
 }

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // The authentication of kubeconfigs that kubectl supports.
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
+)
+
+// fieldManager owns the fields that commands write.
+const fieldManager = "kubectl-gpu"
+
+// errNoCluster is the error without a kubeconfig, outside of a pod.
+var errNoCluster = errors.New("no cluster is configured: set KUBECONFIG, or give --kubeconfig or --server")
+
+// shownFlags are the flags of a connection that the help of a command has. kubectl options describes the others.
+var shownFlags = []string{"as", "context", "kubeconfig", "request-timeout"}
+
+// connection is how commands reach the cluster, as kubectl does: by kubeconfig and flags, or else by the service account
+// of the pod that this program runs in.
+type connection struct {
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
+}
+
+// addFlags adds the flags of kubectl that choose the cluster and the user.
+func (c *connection) addFlags(flags *pflag.FlagSet) {
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	// What a namespace is for differs between commands, and Kubernetes has no basic authentication.
+	names.ContextOverrideFlags.Namespace = clientcmd.FlagInfo{}
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	names.AuthOverrideFlags.Impersonate.Description = "user to impersonate"
+	names.CurrentContext.Description = "context of the kubeconfig"
+	names.Timeout.Description = "how long to wait for an answer of the API server, such as 30s; 0 for no limit"
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	clientcmd.BindOverrideFlags(&c.overrides, own, names)
+	own.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file (default: as kubectl)")
+	own.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
+	flags.AddFlagSet(own)
+}
+
+// open returns a session with the cluster. It asks nothing yet.
+func (c *connection) open() (*session, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	chosen := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &c.overrides)
+	config, err := chosen.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errNoCluster
+	}
+	if err != nil {
+		return nil, err
+	}
+	namespace, _, err := chosen.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	return newSession(config, namespace)
+}
+
+// session reads and writes the objects of a cluster.
+type session struct {
+	// kube reads protobuf, which takes a fraction of the time.
+	kube     kubernetes.Interface
+	objects  dynamic.Interface
+	metadata metadata.Interface
+	// mapper finds the resources of names as kubectl takes them.
+	mapper meta.RESTMapper
+	// namespace is that of the context.
+	namespace string
+}
+
+func newSession(config *rest.Config, namespace string) (*session, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = fieldManager + "/" + version.Version
+	config.QPS = -1 // The API server bounds what one user asks for.
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	binary := rest.CopyConfig(config)
+	binary.ContentType = runtime.ContentTypeProtobuf
+	binary.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	kube, ofKube := kubernetes.NewForConfigAndClient(binary, client)
+	objects, ofObjects := dynamic.NewForConfigAndClient(config, client)
+	names, ofNames := metadata.NewForConfigAndClient(config, client)
+	if err := errors.Join(ofKube, ofObjects, ofNames); err != nil {
+		return nil, err
+	}
+	return &session{
+		kube: kube, objects: objects, metadata: names, namespace: namespace,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery())),
+	}, nil
+}
+
+// read returns the answer to a GET of a path, of at most limit bytes; cut reports that there is more. accept is the
+// header of that name.
+func (s *session) read(
+	ctx context.Context, path string, query url.Values, accept string, limit int64,
+) (text []byte, cut bool, err error) {
+	request := s.kube.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", accept)
+	for name, values := range query {
+		for _, value := range values {
+			request.Param(name, value)
+		}
+	}
+	answer, err := request.Stream(ctx)
+	if err != nil {
+		return nil, false, said(err)
+	}
+	defer answer.Close()
+	text, err = io.ReadAll(io.LimitReader(answer, limit+1))
+	if err != nil {
+		return nil, false, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if int64(len(text)) > limit {
+		return text[:limit], true, nil
+	}
+	return text, false, nil
+}
+
+// said returns an error of a call in the words of kubectl; nil for nil.
+func said(err error) error {
+	var call *url.Error
+	var dial *net.OpError
+	switch reason := apierrors.ReasonForError(err); {
+	case err == nil:
+		return nil
+	case reason == metav1.StatusReasonUnauthorized:
+		return fmt.Errorf("you must be logged in to the server (%w)", err)
+	case reason != metav1.StatusReasonUnknown:
+		return fmt.Errorf("Error from server (%s): %w", reason, err) //nolint:staticcheck // As of kubectl.
+	case !errors.As(err, &call) || !errors.As(err, &dial):
+		return err
+	case errors.Is(dial, syscall.ECONNREFUSED):
+		return fmt.Errorf("the connection to the server %s was refused - did you specify the right host or port? (%w)",
+			hostOf(call), dial)
+	}
+	return fmt.Errorf("unable to connect to the server: %w", dial)
+}
+
+// hostOf returns host and port of a call.
+func hostOf(call *url.Error) string {
+	asked, err := url.Parse(call.URL)
+	if err != nil {
+		return call.URL
+	}
+	return asked.Host
+}
