@@ -216,8 +216,9 @@ const (
 	// ReasonGPUPodsRefused: the GPUs of the node can be used, but its kubelet refused pods that had some when it booted.
 	// Cause: after a boot the kubelet starts its pods before the device plugin has registered, whatever the taints of the
 	// node. Such pods stay Failed with the reason UnexpectedAdmissionError.
-	// Remedy: delete the pods that the message names, and create those again that no controller owns; or set
-	// spec.nodeStartup.cleanFailedPods. Drain nodes before they boot.
+	// Remedy: delete the pods that the message names, and create those again that no controller owns. With
+	// spec.nodeStartup.cleanFailedPods the operator deletes those that a controller owns, except in kube-system. Drain
+	// nodes before they boot.
 	ReasonGPUPodsRefused = "GPUPodsRefused"
 	// ReasonForeignDevicePlugin: the node has offered GPUs for 2 minutes although the operator's device plugin has not
 	// started there: another device plugin advertises them, and nothing has validated them.
@@ -306,11 +307,13 @@ const (
 	// Remedy: fix the cause in the message; the DaemonSet controller then creates a new pod.
 	ReasonContainerFailed = "ContainerFailed"
 	// ReasonNotAllocatable: the kubelet advertises no GPU that can be allocated.
-	// Cause: the device plugin has not registered yet, found no GPU, or reports all GPUs as unhealthy. Where the message
-	// names a field or a label, that keeps the operator's device plugin off the node, and nothing else offers its GPUs.
-	// Remedy: read the device plugin's log on the node, and the kernel log for Xid errors. Change the field or the label
-	// that the message names, or install another device plugin.
+	// Cause: the device plugin has not registered yet, found no GPU, or reports all GPUs as unhealthy.
+	// Remedy: read the device plugin's log on the node, and the kernel log for Xid errors.
 	ReasonNotAllocatable = "NotAllocatable"
+	// ReasonDevicePluginOff: nothing offers the GPUs of the node, as it has no device plugin of the operator.
+	// Cause: the field or the label that the message names keeps the device plugin off the node.
+	// Remedy: change the field or the label, or install another device plugin.
+	ReasonDevicePluginOff = "DevicePluginOff"
 	// ReasonNodeNotReady: the node itself is not ready.
 	// Cause: the kubelet reports a problem, such as a missing network plugin, or has not reported yet.
 	// Remedy: fix the condition Ready of the Node; see kubectl describe node.

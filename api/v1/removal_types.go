@@ -22,6 +22,11 @@ const (
 	// Remedy: end these pods, and cordon the node so that no others follow; or set spec.removal.force to true, which
 	// removes the stack while they run.
 	ReasonRemovalHeld = "RemovalHeld"
+	// ReasonRemovalFailed: the policy is deleted, and something of the stack cannot be taken off the node.
+	// Cause: the error in the message, of the pod that cleans up the host or of the API server.
+	// Remedy: fix that error, after which the removal goes on; or set spec.removal.force to true, which releases the node
+	// without cleaning up its host.
+	ReasonRemovalFailed = "RemovalFailed"
 	// ReasonNotCleanedUp: the policy is deleted, and the node was released without cleaning up its host.
 	// Cause: its kubelet has not reported for 5 minutes, or the clean-up failed and spec.removal.force is true.
 	// Remedy: once the node is back, restart it, and remove the files that the message names.

@@ -145,11 +145,11 @@ func TestNext(t *testing.T) {
 		},
 		"a clean-up that fails": {
 			empty: true, change: cleaning(removal.Cleaner{Failed: true, Message: "busy"}), action: removal.Wait,
-			message: "waits for the clean-up of the host: busy", failed: true,
+			message: "the clean-up of the host fails: busy", failed: true,
 		},
 		"a clean-up with a long message": {
-			empty: true, change: cleaning(removal.Cleaner{Message: strings.Repeat("x", 200)}), action: removal.Wait,
-			message: "waits for the clean-up of the host: " + strings.Repeat("x", 89) + "...",
+			empty: true, change: cleaning(removal.Cleaner{Message: strings.Repeat("x", 600)}), action: removal.Wait,
+			message: "waits for the clean-up of the host: " + strings.Repeat("x", 473) + "...",
 		},
 		"a clean-up that fails, and force": {
 			empty: true, action: removal.Release, message: "busy",
@@ -203,8 +203,11 @@ func TestNext(t *testing.T) {
 			g.Expect(step.Message).To(Equal(test.message))
 			g.Expect(step.Failed).To(Equal(test.failed))
 			reason := "Removing"
-			if test.action == removal.Hold {
+			switch {
+			case test.action == removal.Hold:
 				reason = "RemovalHeld"
+			case test.failed:
+				reason = "RemovalFailed"
 			}
 			g.Expect(step.Reason()).To(Equal(reason))
 			if test.until == 0 {

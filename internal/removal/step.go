@@ -10,7 +10,7 @@ import (
 
 // maxMessage is the limit of a message in bytes, and maxNamed how many pods one names.
 const (
-	maxMessage = 128
+	maxMessage = 512
 	maxNamed   = 3
 )
 
@@ -48,8 +48,11 @@ type Step struct {
 
 // Reason returns the reason of package api/v1 for the step.
 func (s *Step) Reason() string {
-	if s.Action == Hold {
+	switch {
+	case s.Action == Hold:
 		return v1.ReasonRemovalHeld
+	case s.Failed:
+		return v1.ReasonRemovalFailed
 	}
 	return v1.ReasonRemoving
 }
@@ -101,8 +104,11 @@ func (n *Node) cleanUp() Step {
 	case n.Cleaner.Failed && n.Force:
 		return Step{Action: Release, Message: n.Cleaner.Message}
 	}
-	message := text.Join("waits for the clean-up of the host", n.Cleaner.Message)
-	return Step{Action: Wait, Failed: n.Cleaner.Failed, Message: message}
+	message := "waits for the clean-up of the host"
+	if n.Cleaner.Failed {
+		message = "the clean-up of the host fails"
+	}
+	return Step{Action: Wait, Failed: n.Cleaner.Failed, Message: text.Join(message, n.Cleaner.Message)}
 }
 
 func podNames(pods []Pod) []string {

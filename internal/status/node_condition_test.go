@@ -43,7 +43,7 @@ func TestNodeCondition(t *testing.T) {
 				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 			},
 			want: corev1.NodeCondition{
-				Status: "False", Reason: "NotAllocatable",
+				Status: "False", Reason: "DevicePluginOff",
 				Message: `node-00000: stage Allocatable: nothing offers the GPUs of the node: label ` +
 					`nvidia.com/gpu.deploy.device-plugin is "false"`,
 			},

@@ -31,22 +31,25 @@ func Removing(policy *v1.ClusterPolicy, in Removal) v1.ClusterPolicyStatus {
 	if before := policy.Status.NodeSummary; before != nil {
 		total = max(total, before.Total)
 	}
-	left := heldFirst(in.Left)
-	status.NodeSummary = &v1.NodeSummary{Total: total, Progressing: int32(len(left)), ReadyOfTotal: ratio(0, int(total))}
+	left, failed := heldFirst(in.Left)
+	status.NodeSummary = &v1.NodeSummary{
+		Total: total, Progressing: int32(len(left) - failed), Degraded: int32(failed), ReadyOfTotal: ratio(0, int(total)),
+	}
 	for _, entry := range left[:min(len(left), maxListed)] {
 		status.Nodes = append(status.Nodes, removingNode(entry))
 	}
 	status.NodeSummary.Listed = int32(len(status.Nodes))
-	setConditions(&status, removalFinding(in, left, int(total)))
+	setConditions(&status, removalFinding(in, left, failed, int(total)))
 	return status
 }
 
-// heldFirst returns the nodes with those first that do not go on by themselves: failed, held, then all others.
-func heldFirst(entries []*fleet.Entry) []*fleet.Entry {
+// heldFirst returns the nodes with those first that do not go on by themselves: failed, held, then all others. It also
+// returns how many have failed.
+func heldFirst(entries []*fleet.Entry) (ordered []*fleet.Entry, failures int) {
 	var failed, held, others []*fleet.Entry
 	for _, entry := range entries {
 		switch {
-		case entry.Removal != nil && entry.Removal.Step.Failed, entry.WriteError != "":
+		case removalReason(entry) == v1.ReasonRemovalFailed:
 			failed = append(failed, entry)
 		case entry.Removal != nil && entry.Removal.Step.Action == removal.Hold:
 			held = append(held, entry)
@@ -54,15 +57,23 @@ func heldFirst(entries []*fleet.Entry) []*fleet.Entry {
 			others = append(others, entry)
 		}
 	}
-	return append(append(failed, held...), others...)
+	return append(append(failed, held...), others...), len(failed)
+}
+
+// removalReason returns the reason of a node.
+func removalReason(entry *fleet.Entry) string {
+	switch {
+	case entry.WriteError != "":
+		return v1.ReasonRemovalFailed
+	case entry.Removal != nil:
+		return entry.Removal.Step.Reason()
+	}
+	return v1.ReasonRemoving
 }
 
 func removingNode(entry *fleet.Entry) v1.NodeStatus {
 	node := v1.NodeStatus{
-		Name: entry.Facts.Name, Stage: v1.StageDiscovered, Pool: entry.Facts.Pool, Reason: v1.ReasonRemoving,
-	}
-	if entry.Removal != nil {
-		node.Reason = entry.Removal.Step.Reason()
+		Name: entry.Facts.Name, Stage: v1.StageDiscovered, Pool: entry.Facts.Pool, Reason: removalReason(entry),
 	}
 	node.Message = text.Truncate(removalMessage(entry), maxMessage)
 	return node
@@ -79,8 +90,8 @@ func removalMessage(entry *fleet.Entry) string {
 	return ""
 }
 
-// removalFinding returns what the conditions report.
-func removalFinding(in Removal, left []*fleet.Entry, total int) finding {
+// removalFinding returns what the conditions report. The first of the nodes that are left have failed.
+func removalFinding(in Removal, left []*fleet.Entry, failed, total int) finding {
 	found := finding{ready: metav1.ConditionFalse, reason: v1.ReasonRemoving, progressing: true}
 	switch {
 	case in.Err != nil:
@@ -100,5 +111,9 @@ func removalFinding(in Removal, left []*fleet.Entry, total int) finding {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	found.message = strings.Join(parts, "; ")
+	if failed > 0 {
+		found.waitingReason, found.waitingFor = found.reason, found.message
+		found.degraded, found.reason = true, v1.ReasonRemovalFailed
+	}
 	return found
 }

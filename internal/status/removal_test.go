@@ -51,19 +51,26 @@ func TestRemoving(t *testing.T) {
 	policy.Status.NodeSummary = &v1.NodeSummary{Total: 9}
 	got := Removing(policy, Removal{Namespace: namespace, Left: left})
 	summary := got.NodeSummary
-	if want := (v1.NodeSummary{Total: 9, Progressing: 6, Listed: 6, ReadyOfTotal: "0/9"}); *summary != want {
+	if want := (v1.NodeSummary{
+		Total: 9, Progressing: 4, Degraded: 2, Listed: 6, ReadyOfTotal: "0/9",
+	}); *summary != want {
 		t.Errorf("the summary is %+v", summary)
 	}
 	if got.Namespace != namespace || got.ObservedGeneration != 4 || got.State != v1.StateNotReady {
 		t.Errorf("got %+v", got)
 	}
 	if diff := cmp.Diff([]v1.NodeStatus{
-		listed("refused", "Removing", "no answer"), listed("failed", "Removing", "busy"),
+		listed("refused", "RemovalFailed", "no answer"), listed("failed", "RemovalFailed", "busy"),
 		listed("held", "RemovalHeld", "held by x"),
 		listed("a", "Removing", "waits"), listed("b", "Removing", ""), listed("c", "Removing", "waits"),
 	}, got.Nodes); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	g := NewWithT(t)
+	g.Expect(conditionsOf(got)).To(And(HaveKeyWithValue("Ready", "False RemovalFailed"),
+		HaveKeyWithValue("Progressing", "True Removing"), HaveKeyWithValue("Degraded", "True RemovalFailed")))
+	g.Expect(conditionsOf(Removing(policy, Removal{Left: left[:3]}))).To(And(HaveKeyWithValue("Ready", "False Removing"),
+		HaveKeyWithValue("Progressing", "True Removing"), HaveKeyWithValue("Degraded", HavePrefix("False "))))
 	message := func(in Removal) string { return ready(Removing(policy, in)).Message }
 	for want, in := range map[string]Removal{
 		"removing the stack: 6 of 9 nodes left; refused: no answer; failed: busy; held: held by x; and 3 more": {

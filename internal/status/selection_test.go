@@ -59,7 +59,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 			},
 			want: v1.NodeStatus{
-				Name: "node-00000", Stage: v1.StageAllocatable, Pool: "ubuntu24.04-amd64", Reason: "NotAllocatable",
+				Name: "node-00000", Stage: v1.StageAllocatable, Pool: "ubuntu24.04-amd64", Reason: "DevicePluginOff",
 				Message: "nothing offers the GPUs of the node: spec.devicePlugin.nodeSelector requires label tier=gpu",
 				Since:   &metav1.Time{Time: time.Unix(1000000, 0)},
 			},

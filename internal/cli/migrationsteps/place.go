@@ -33,7 +33,7 @@ func places() []place {
 		{operand: "device-plugin", name: "nvidia-device-plugin-daemonset"},
 		{
 			operand: "mps-control-daemon", name: "nvidia-device-plugin-mps-control-daemon",
-			nodes: map[string]string{labels.DeployPrefix + "device-plugin": labels.True, labels.MPSCapable: labels.True},
+			nodes: map[string]string{labels.DeployDevicePlugin: labels.True, labels.MPSCapable: labels.True},
 		},
 		{
 			operand: "gpu-feature-discovery", name: "gpu-feature-discovery",

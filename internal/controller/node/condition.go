@@ -98,8 +98,9 @@ func (s *scope) resetDwell(stage bool) {
 }
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
-// cause, not for another detail of the same, when the node is ready after a failure, and when others run on it what an
-// operand does, and no longer do. Another reason in the place of that is not its end.
+// cause, not for another detail of the same, when a label takes the GPUs of a ready node away, when the node is ready
+// after one of these, and when others run on it what an operand does, and no longer do. Another reason in the place of
+// that is not its end.
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{
@@ -114,7 +115,10 @@ func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Even
 	if report.Ready() {
 		event.Type, event.Reason = corev1.EventTypeNormal, v1.ReasonGPUReady
 		isOver := before != nil && assess.IsDuplicate(before.Reason) && after.Reason == v1.ReasonGPUReady
-		return event, s.hadFailed(before) || isOver
+		return event, s.hadFailed(before) || isOver || before != nil && assess.IsKeptOff(before.Reason)
+	}
+	if before != nil && before.Status == corev1.ConditionTrue && assess.IsKeptOff(after.Reason) {
+		return event, true
 	}
 	return event, report.State == readiness.Failed && !s.showsCause(before)
 }

@@ -111,7 +111,7 @@ func (s *scope) recordRemoval(step removal.Step, before *fleet.NodeRemoval) {
 // carryOut writes what the step needs.
 func (s *scope) carryOut(ctx context.Context, step removal.Step) error {
 	switch step.Action {
-	case removal.Hold:
+	case removal.Hold, removal.Wait:
 		return s.reportRemoval(ctx, step)
 	case removal.TakeOff, removal.Clean:
 		if err := s.reportRemoval(ctx, step); err != nil {
@@ -121,7 +121,7 @@ func (s *scope) carryOut(ctx context.Context, step removal.Step) error {
 		return s.patchMetadata(ctx, step.Labels, nil)
 	case removal.Release:
 		return s.releaseRemoved(ctx, step)
-	case removal.Done, removal.Wait:
+	case removal.Done:
 	}
 	return nil
 }
@@ -137,10 +137,13 @@ func (s *scope) reportRemoval(ctx context.Context, step removal.Step) error {
 		Type: labels.ConditionGPUReady, Status: corev1.ConditionFalse, Reason: step.Reason(),
 		Message: s.node.Name + ": the ClusterPolicy is deleted, and the stack is being removed from the node",
 	}
-	if step.Action == removal.Hold {
+	switch {
+	case step.Action == removal.Hold:
 		after.Status = before.Status
 		after.Message = fmt.Sprintf("%s: the ClusterPolicy is deleted, and the stack stays because its GPUs are in use: %s; "+
 			"end these pods, or set spec.removal.force", s.node.Name, step.Message)
+	case step.Failed:
+		after.Message = fmt.Sprintf("%s: the ClusterPolicy is deleted, and %s", s.node.Name, step.Message)
 	}
 	if before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
 		return nil
@@ -149,7 +152,7 @@ func (s *scope) reportRemoval(ctx context.Context, step removal.Step) error {
 	if before.Status != after.Status {
 		after.LastTransitionTime = after.LastHeartbeatTime
 	}
-	if step.Action == removal.Hold && before.Reason != after.Reason {
+	if (step.Action == removal.Hold || step.Failed) && before.Reason != after.Reason {
 		s.recordRemovalEvent(ctx, after.Reason, after.Message)
 	}
 	return s.patchConditions(ctx, assess.Record{}, after)

@@ -55,6 +55,8 @@ const (
 	// DeployClient is written together with the operands' labels. Third-party GPU clients select nodes by
 	// it, and k8s-driver-manager pauses it.
 	DeployClient = DeployPrefix + "client"
+	// DeployDevicePlugin is the deploy label of the device plugin.
+	DeployDevicePlugin = DeployPrefix + "device-plugin"
 	// DeployHealthAgent is the deploy label of the health agent, the only one of which NVIDIA's operator knows nothing.
 	DeployHealthAgent = DeployPrefix + "health-agent"
 	// DeployPreInstalled is the value that k8s-driver-manager gives to the driver's deploy label

@@ -290,6 +290,7 @@ func allocatable(in Input, plugin operand.Name, optedOut string) (stage readines
 	switch {
 	case plugin == "" && off != "":
 		// What the kubelet still counts is of a device plugin that is gone.
+		stage.Verdict.Reason = v1.ReasonDevicePluginOff
 		stage.Verdict.Message = "nothing offers the GPUs of the node: " + off
 		return stage, true
 	case off != "":

@@ -370,7 +370,7 @@ func TestGPUsThatNothingOffers(t *testing.T) {
 				test.turnOff(&in.NodePlan)
 				a := assess.Node(in)
 				g.Expect(a.Condition("a")).To(And(
-					HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "NotAllocatable"),
+					HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "DevicePluginOff"),
 					HaveField("Message", "a: stage Allocatable: nothing offers the GPUs of the node: "+test.why)))
 				g.Expect(a.GPUs.Usable).To(BeZero())
 				g.Expect(a.Usable).To(BeFalse())
@@ -379,7 +379,7 @@ func TestGPUsThatNothingOffers(t *testing.T) {
 
 				delete(in.Pods, "operator-validator")
 				a = assess.Node(in)
-				g.Expect(a.Reason).To(Equal("NotAllocatable"))
+				g.Expect(a.Reason).To(Equal("DevicePluginOff"))
 				g.Expect(a.InService()).To(BeFalse(), "the validator is missing")
 			})
 		}

@@ -11,8 +11,8 @@ import (
 var (
 	transientReasons = sets.New(
 		v1.ReasonStarting, v1.ReasonWaitingForOperand, v1.ReasonPodMissing, v1.ReasonPodPending,
-		v1.ReasonNotAllocatable, v1.ReasonNodeNotReady, v1.ReasonUntoleratedTaint, v1.ReasonDiscoveryLabelsMissing,
-		v1.ReasonStartupTaint, v1.ReasonUpgrading, v1.ReasonMIGConfigPending, v1.ReasonMIGConfigMismatch,
+		v1.ReasonNotAllocatable, v1.ReasonDevicePluginOff, v1.ReasonNodeNotReady, v1.ReasonUntoleratedTaint,
+		v1.ReasonDiscoveryLabelsMissing, v1.ReasonStartupTaint, v1.ReasonUpgrading, v1.ReasonMIGConfigPending, v1.ReasonMIGConfigMismatch,
 	)
 	// limitedReasons are those that a ready node reports, too: its GPUs can be used, but not as requested.
 	limitedReasons = sets.New(
@@ -21,7 +21,12 @@ var (
 		v1.ReasonDuplicateDevicePlugin, v1.ReasonDuplicateOperand, v1.ReasonGPUsOfferedTwice,
 	)
 	intendedReasons = sets.New(v1.ReasonExcluded, v1.ReasonNotSelected, v1.ReasonOperandPaused)
+	// keptOffReasons are those of nodes whose GPUs a label or a field takes away from pods.
+	keptOffReasons = sets.New(v1.ReasonExcluded, v1.ReasonDevicePluginOff)
 )
+
+// IsKeptOff reports whether a label or a field of the policy takes the GPUs of a node with this reason away from pods.
+func IsKeptOff(reason string) bool { return keptOffReasons.Has(reason) }
 
 // IsTransient reports whether a node that is not ready for this reason needs only time.
 func IsTransient(reason string) bool { return transientReasons.Has(reason) }
