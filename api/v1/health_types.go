@@ -119,7 +119,8 @@ const ReasonMIGLayoutsInvalid = "MIGLayoutsInvalid"
 
 // Reasons of a node whose MIG layout, the label nvidia.com/mig.config, is not what its GPUs have.
 const (
-	// ReasonMIGConfigPending: the MIG manager changes the MIG layout of the node, and pauses the operands meanwhile.
+	// ReasonMIGConfigPending: the MIG manager changes the MIG layout of the node, and meanwhile pauses the device plugin,
+	// GPU Feature Discovery, DCGM and its exporter.
 	// Cause: the label nvidia.com/mig.config has changed, or the node has booted. The message says if the label or the MIG
 	// manager is gone meanwhile.
 	// Remedy: wait. If the deadline has passed (spec.deadlines.devicePlugin), the operands of the node are started again;
