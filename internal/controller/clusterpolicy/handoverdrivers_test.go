@@ -139,11 +139,13 @@ func TestWhichDaemonSetsAreOrphaned(t *testing.T) {
 		"none": {rendered: []*appsv1.DaemonSet{ours}},
 		"one that keeps its pods": {leftDrivers{daemonSets: only, moves: []move{{to: ours}}},
 			[]*appsv1.DaemonSet{other, ours}, false},
-		"one without pods":             {leftDrivers{daemonSets: only}, []*appsv1.DaemonSet{ours}, false},
-		"one that is not rendered":     {leftDrivers{daemonSets: only}, []*appsv1.DaemonSet{other}, true},
-		"one that is deleted":          {leftDrivers{daemonSets: []*appsv1.DaemonSet{deleted}}, []*appsv1.DaemonSet{ours}, true},
-		"one whose pods go to another": {leftDrivers{daemonSets: only, moves: []move{{to: ours}, {to: other}}}, []*appsv1.DaemonSet{ours}, true},
-		"two":                          {leftDrivers{daemonSets: append(only[:1:1], other)}, []*appsv1.DaemonSet{ours}, true},
+		"one without pods":         {leftDrivers{daemonSets: only}, []*appsv1.DaemonSet{ours}, false},
+		"one that is not rendered": {leftDrivers{daemonSets: only}, []*appsv1.DaemonSet{other}, true},
+		"one that is deleted": {leftDrivers{daemonSets: []*appsv1.DaemonSet{deleted}},
+			[]*appsv1.DaemonSet{ours}, true},
+		"one whose pods go to another": {leftDrivers{daemonSets: only, moves: []move{{to: ours}, {to: other}}},
+			[]*appsv1.DaemonSet{ours}, true},
+		"two": {leftDrivers{daemonSets: append(only[:1:1], other)}, []*appsv1.DaemonSet{ours}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(test.left.mustBeOrphaned(test.rendered)).To(Equal(test.want))

@@ -195,12 +195,15 @@ func TestWhichBlocksAreRecorded(t *testing.T) {
 		seen   bool
 		want   int
 	}{
-		"blocked":              {record: &upgrade.Record{Round: 1}, seen: true, want: 1},
-		"without a record":     {seen: true},
-		"not observed":         {record: &upgrade.Record{Round: 1}},
-		"for another reason":   {func(p *upgrade.Progress) { p.Reason = v1.ReasonUpgradePending }, &upgrade.Record{Round: 1}, true, 0},
-		"not in progress":      {func(p *upgrade.Progress) { p.State = upgrade.StateFailed }, &upgrade.Record{Round: 1}, true, 0},
-		"neither one nor that": {func(p *upgrade.Progress) { *p = upgrade.Progress{} }, &upgrade.Record{Round: 1}, true, 0},
+		"blocked":          {record: &upgrade.Record{Round: 1}, seen: true, want: 1},
+		"without a record": {seen: true},
+		"not observed":     {record: &upgrade.Record{Round: 1}},
+		"for another reason": {func(p *upgrade.Progress) { p.Reason = v1.ReasonUpgradePending },
+			&upgrade.Record{Round: 1}, true, 0},
+		"not in progress": {func(p *upgrade.Progress) { p.State = upgrade.StateFailed },
+			&upgrade.Record{Round: 1}, true, 0},
+		"neither one nor that": {func(p *upgrade.Progress) { *p = upgrade.Progress{} },
+			&upgrade.Record{Round: 1}, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
