@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,9 +44,12 @@ type apiServer struct {
 	objects []unstructured.Unstructured
 	// refused: each request for objects is forbidden.
 	refused bool
+	// logs are those of containers, by pod and query.
+	logs map[string]string
 
 	mu    sync.Mutex
 	asked []string
+	query []string
 }
 
 // newAPIServer returns one that has the objects of these documents, which may be lists.
@@ -94,10 +99,21 @@ func (s *apiServer) requests() []string {
 	return slices.Clone(s.asked)
 }
 
+// queries returns the queries of all requests.
+func (s *apiServer) queries() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.query)
+}
+
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	s.asked = append(s.asked, r.Method+" "+r.URL.Path)
+	s.asked, s.query = append(s.asked, r.Method+" "+r.URL.Path), append(s.query, r.URL.RawQuery)
 	s.mu.Unlock()
+	if pod, isLog := strings.CutSuffix(r.URL.Path, "/log"); isLog && !s.refused {
+		_, _ = io.WriteString(w, s.logs[path.Base(pod)+"?"+r.URL.RawQuery])
+		return
+	}
 	answer, code := s.answer(r.URL.Path)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -134,27 +150,27 @@ func (s *apiServer) answer(path string) (any, int) {
 }
 
 // read returns the list or the object of a path below its version; nil if there is none.
-func (s *apiServer) read(version schema.GroupVersion, kinds map[string]bool, path []string) any {
+func (s *apiServer) read(version schema.GroupVersion, kinds map[string]bool, parts []string) any {
 	namespace := ""
-	if path[0] == "namespaces" && len(path) > 2 {
-		namespace, path = path[1], path[2:]
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		namespace, parts = parts[1], parts[2:]
 	}
 	list := &unstructured.UnstructuredList{}
 	for kind := range kinds {
-		if plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind)); plural.Resource != path[0] {
+		if plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind)); plural.Resource != parts[0] {
 			continue
 		}
 		list.SetGroupVersionKind(version.WithKind(kind + "List"))
 		for _, object := range s.objects {
 			switch {
 			case object.GroupVersionKind() != version.WithKind(kind), namespace != "" && object.GetNamespace() != namespace:
-			case len(path) == 1:
+			case len(parts) == 1:
 				list.Items = append(list.Items, object)
-			case path[1] == object.GetName():
+			case parts[1] == object.GetName():
 				return &object
 			}
 		}
-		if len(path) == 1 {
+		if len(parts) == 1 {
 			return list
 		}
 	}

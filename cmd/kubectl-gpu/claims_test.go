@@ -31,7 +31,8 @@ func sessionWith(t *testing.T, code int, served map[string]string) *session {
 }
 
 // claimList has a claim for a GPU, one with admin access and one for a network device.
-const claimList = `{"kind":"ResourceClaimList","apiVersion":"resource.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[
+const claimList = `{"kind":"ResourceClaimList","apiVersion":"resource.k8s.io/v1",
+	"metadata":{"resourceVersion":"7"},"items":[
 	{"metadata":{"namespace":"a","name":"gpu"},
 	 "spec":{"devices":{"requests":[{"name":"one","deviceClassName":"gpu.nvidia.com"}]}},
 	 "status":{"allocation":{"devices":{"results":[{"driver":"gpu.nvidia.com","pool":"n","device":"0"}]}}}},

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/removal/cleanup"
@@ -18,6 +17,9 @@ import (
 
 // cleanupRounds limits how often the cluster is read again: a write fails if its object has changed meanwhile.
 const cleanupRounds = 4
+
+// errNoTimeout is the error of wrong usage without a time to wait.
+var errNoTimeout = errors.New("--timeout: give a positive duration, such as 10m")
 
 // cleanupOptions are the flags of cleanup.
 type cleanupOptions struct {
@@ -49,13 +51,16 @@ It does nothing while an operator runs or while pods use GPUs of the nodes conce
 the stack nevertheless: these pods lose their GPUs, and are not evicted. Files of the driver and of the toolkit that
 their pods do not remove themselves stay on the hosts.
 
-It needs the right to list all that is named above, to get what it deletes, to patch Nodes and their status, Namespaces
+It needs the right to list all that is named above, to get DaemonSets, to patch Nodes and their status, Namespaces
 and ClusterPolicies, and to delete ClusterPolicies, NVIDIADrivers, DaemonSets, Services, ConfigMaps and RuntimeClasses,
 and where they exist ServiceMonitors and PrometheusRules.`,
 		Example: `  kubectl gpu cleanup --dry-run
   kubectl gpu cleanup --yes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.timeout <= 0 {
+				return errNoTimeout
+			}
 			if err := o.run(cmd); err != nil {
 				return failure{err}
 			}
@@ -105,7 +110,7 @@ func (o *cleanupOptions) run(cmd *cobra.Command) error {
 func (o *cleanupOptions) carryOut(ctx context.Context, out io.Writer, plan *cleanup.Plan) error {
 	var failed error
 	for range cleanupRounds {
-		if failed = o.remove(ctx, out, plan); failed != nil && !apierrors.IsConflict(failed) {
+		if failed = o.remove(ctx, out, plan); failed != nil && !errors.Is(failed, errConflict) {
 			return failed
 		}
 		var err error

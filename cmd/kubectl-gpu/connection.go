@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"slices"
 	"syscall"
@@ -36,8 +35,8 @@ var errNoCluster = errors.New("no cluster is configured: set KUBECONFIG, or give
 // shownFlags are the flags of a connection that the help of a command has. kubectl options describes the others.
 var shownFlags = []string{"as", "context", "kubeconfig", "request-timeout"}
 
-// connection is how commands reach the cluster, as kubectl does: by kubeconfig and flags, or else by the service account
-// of the pod that this program runs in.
+// connection is how commands reach the cluster, as kubectl does: by kubeconfig and flags, or else by the service
+// account of the pod that this program runs in.
 type connection struct {
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
@@ -72,11 +71,29 @@ func (c *connection) open() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.override(config); err != nil {
+		return nil, err
+	}
 	namespace, _, err := chosen.Namespace()
 	if err != nil {
 		return nil, err
 	}
 	return newSession(config, namespace)
+}
+
+// override sets what client-go takes from the flags only with a kubeconfig: in a pod, a command must not act as the
+// account of the pod where it is to act as another user.
+func (c *connection) override(config *rest.Config) error {
+	as := &c.overrides.AuthInfo
+	if as.Impersonate != "" || as.ImpersonateUID != "" || len(as.ImpersonateGroups) > 0 {
+		config.Impersonate.UserName, config.Impersonate.UID = as.Impersonate, as.ImpersonateUID
+		config.Impersonate.Groups = as.ImpersonateGroups
+	}
+	var err error
+	if c.overrides.Timeout != "" {
+		config.Timeout, err = clientcmd.ParseTimeout(c.overrides.Timeout)
+	}
+	return err
 }
 
 // session reads and writes the objects of a cluster.
@@ -141,24 +158,39 @@ func (s *session) read(
 	return text, false, nil
 }
 
+// errConflict is what the answer of an API server is that an object has changed meanwhile.
+var errConflict = errors.New("the object has changed")
+
+// answer is an error that the API server has returned, with the words of kubectl.
+type answer struct {
+	error
+	reason metav1.StatusReason
+}
+
+func (a answer) Unwrap() error { return errors.Unwrap(a.error) }
+
+// Is reports whether the target is errConflict, and the answer one: also among errors that are joined.
+func (a answer) Is(target error) bool {
+	return target == errConflict && a.reason == metav1.StatusReasonConflict
+}
+
 // said returns an error of a call in the words of kubectl; nil for nil.
 func said(err error) error {
 	var call *url.Error
-	var dial *net.OpError
 	switch reason := apierrors.ReasonForError(err); {
 	case err == nil:
 		return nil
 	case reason == metav1.StatusReasonUnauthorized:
 		return fmt.Errorf("you must be logged in to the server (%w)", err)
 	case reason != metav1.StatusReasonUnknown:
-		return fmt.Errorf("Error from server (%s): %w", reason, err) //nolint:staticcheck // As of kubectl.
-	case !errors.As(err, &call) || !errors.As(err, &dial):
+		return answer{fmt.Errorf("Error from server (%s): %w", reason, err), reason} //nolint:staticcheck // As of kubectl.
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), !errors.As(err, &call):
 		return err
-	case errors.Is(dial, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("the connection to the server %s was refused - did you specify the right host or port? (%w)",
-			hostOf(call), dial)
+			hostOf(call), call.Err)
 	}
-	return fmt.Errorf("unable to connect to the server: %w", dial)
+	return fmt.Errorf("unable to connect to the server: %w", call.Err)
 }
 
 // hostOf returns host and port of a call.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
@@ -26,16 +27,17 @@ func TestErrorsOfTheCluster(t *testing.T) {
 	g, server := NewWithT(t), newAPIServer(t)
 	server.refused = true
 	s := server.session(t)
-	nodes := func(s *session) error {
+	read := func(s *session) error {
 		_, err := list(t.Context(), s.kube.CoreV1().Nodes().List, metav1.ListOptions{}, func(*corev1.Node) {})
 		return err
 	}
-	err := nodes(s)
+	err := read(s)
 	g.Expect(err).To(MatchError("Error from server (Forbidden): refused"))
 	g.Expect(apierrors.IsForbidden(err)).To(BeTrue())
 	_, _, err = s.read(t.Context(), "/api/v1/nodes", nil, "application/json", 10)
 	g.Expect(err).To(MatchError("Error from server (Forbidden): refused"))
-	g.Expect(said(apierrors.NewUnauthorized("Unauthorized"))).To(MatchError("you must be logged in to the server (Unauthorized)"))
+	unauthorized := said(apierrors.NewUnauthorized("Unauthorized"))
+	g.Expect(unauthorized).To(MatchError("you must be logged in to the server (Unauthorized)"))
 	g.Expect(said(context.Canceled)).To(MatchError(context.Canceled))
 
 	closed := httptest.NewServer(http.NotFoundHandler())
@@ -43,11 +45,11 @@ func TestErrorsOfTheCluster(t *testing.T) {
 	s, err = newSession(&rest.Config{Host: closed.URL}, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	host := strings.TrimPrefix(closed.URL, "http://")
-	g.Expect(nodes(s)).To(MatchError("the connection to the server " + host +
+	g.Expect(read(s)).To(MatchError("the connection to the server " + host +
 		" was refused - did you specify the right host or port? (dial tcp " + host + ": connect: connection refused)"))
 	s, err = newSession(&rest.Config{Host: "http://nowhere.invalid"}, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(nodes(s)).To(MatchError(HavePrefix("unable to connect to the server: dial tcp: lookup nowhere.invalid")))
+	g.Expect(read(s)).To(MatchError(HavePrefix("unable to connect to the server: dial tcp: lookup nowhere.invalid")))
 }
 
 // An answer is cut at the limit; paths are below that of the server, as of a proxy for many clusters.
@@ -66,6 +68,20 @@ func TestRead(t *testing.T) {
 		g.Expect(string(text)).To(Equal(want))
 		g.Expect(cut).To(Equal(limit < int64(len("/k8s/clusters/c-1/version 5 text/plain"))))
 	}
+}
+
+// A command acts as another user also where client-go would take the account of a pod as it is.
+func TestImpersonation(t *testing.T) {
+	g, config := NewWithT(t), &rest.Config{}
+	c, flags := connection{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.addFlags(flags)
+	g.Expect(c.override(config)).To(Succeed())
+	g.Expect(config).To(Equal(&rest.Config{}))
+	given := []string{"--as=a", "--as-group=b", "--as-group=c", "--as-uid=d", "--request-timeout=5s"}
+	g.Expect(flags.Parse(given)).To(Succeed())
+	g.Expect(c.override(config)).To(Succeed())
+	g.Expect(config.Impersonate).To(Equal(rest.ImpersonationConfig{UserName: "a", Groups: []string{"b", "c"}, UID: "d"}))
+	g.Expect(config.Timeout).To(Equal(5 * time.Second))
 }
 
 // A list is read in pages, and has the version of the last.
@@ -138,6 +154,9 @@ func TestConnection(t *testing.T) {
 	g.Expect(s.namespace).To(Equal("team-a"))
 	_, err = open("--context", "other")
 	g.Expect(err).To(MatchError(`context "other" does not exist`))
+	s, err = open("--request-timeout", "soon")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(s).To(BeNil())
 	s, err = open("-s", server.url, "--token", "t")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(s.namespace).To(Equal("default"))

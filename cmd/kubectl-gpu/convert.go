@@ -48,7 +48,8 @@ Every node has the same driver afterwards; what the other form cannot express is
 GPU nodes that no NVIDIADriver selects are the exception, since they have spec.driver as node pools. kubectl gpu plan -f
 shows what applying the output would change.
 
-Without a file, the objects are read from the cluster, which needs the right to list ClusterPolicies and NVIDIADrivers. Exit codes: 0 success, 1 failure, 2 wrong usage.`,
+Without a file, the objects are read from the cluster, which needs the right to list ClusterPolicies and NVIDIADrivers.
+Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		Example: `  kubectl gpu convert --to node-pools > policy.yaml
   kubectl gpu plan -f policy.yaml
   kubectl gpu convert --to nvidiadrivers -f policy.yaml`,

@@ -34,12 +34,13 @@ func explainCommand() *cobra.Command {
 		Long: `Show why the GPUs of a node cannot be used, or why a pod does not get its GPU, and what to do next.
 
 Of a node it shows the stages that the node has reached, what the operator reports with its usual cause and remedy,
-and the pods of the operator there. Of a pod it shows what keeps it from its GPU: the resource that it requests, a
-taint, its selector, cordoned or full nodes, the kubelet, or the state of its node. A name without node/ or pod/ is
-that of a node, or else of a pod. If a Job or another controller has no pod, give its name as pod/NAME: what refuses
-its pods, such as a quota, is shown.
+the commands to run with the last lines of the log that shows the cause, and the pods of the operator there. Of a pod it
+shows what keeps it from its GPU: the resource that it requests, a taint, its selector, cordoned or full nodes, the
+kubelet, or the state of its node. A name without node/ or pod/ is that of a node, or else of a pod. If a Job or another
+controller has no pod, give its name as pod/NAME: what refuses its pods, such as a quota, is shown.
 
-It needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the pod.`,
+It needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the pod. Without the right to
+get pods/log in the operator's namespace there is no log.`,
 		Example: `  kubectl gpu explain node-a
   kubectl gpu explain pod/training-0 --namespace team-a
   kubectl gpu explain node/node-a -o json`,
@@ -123,7 +124,11 @@ func (o explainOptions) findNode(
 		return nil, err
 	}
 	fmt.Fprint(stderr, undecodableText(live.undecodable()))
-	return o.node(ctx, asked, live, name, known)
+	node, err := o.node(ctx, asked, live, name, known)
+	if node != nil {
+		readLogs(ctx, asked, node.Findings)
+	}
+	return node, err
 }
 
 func (o explainOptions) write(out io.Writer, found any, text string) error {
@@ -156,12 +161,8 @@ func (o explainOptions) node(
 		}
 	}
 	in.Namespace = namespaceOf(in.Policy)
-	ours := metav1.ListOptions{
-		FieldSelector: "spec.nodeName=" + name, LabelSelector: labels.ManagedBy + "=" + labels.ManagedByValue,
-	}
-	_, err := list(ctx, asked.kube.CoreV1().Pods(in.Namespace).List, ours,
-		func(pod *corev1.Pod) { in.Pods = append(in.Pods, *pod) })
-	if err != nil {
+	var err error
+	if in.Pods, err = stackOn(ctx, asked, in.Namespace, name); err != nil {
 		return nil, err
 	}
 	explained := explain.OfNode(in)

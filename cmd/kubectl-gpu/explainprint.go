@@ -28,6 +28,8 @@ func nodeText(n *explain.Node) string {
 		switch {
 		case stage.Reached:
 			state = "reached"
+		case stage.Off:
+			state = "off"
 		case stage.Name == n.Stage:
 			state = "not reached: " + n.Reason
 		}
@@ -90,9 +92,24 @@ func writeFindings(text *strings.Builder, findings []explain.Finding, none strin
 			fmt.Fprintf(text, "  Cause: %s\n", f.Cause)
 		}
 		fmt.Fprintf(text, "  Next:  %s\n", f.Next)
+		for _, command := range f.Commands {
+			fmt.Fprintf(text, "  Run:   %s\n", command)
+		}
+		if f.Log != nil {
+			writeLog(text, f.Log.Lines)
+		}
 		if len(f.Nodes) > 0 {
 			fmt.Fprintf(text, "  Nodes: %s\n", named(f.Nodes))
 		}
+	}
+}
+
+// writeLog writes the last lines of a log.
+func writeLog(text *strings.Builder, lines []string) {
+	title := "Log:"
+	for _, line := range lines {
+		fmt.Fprintf(text, "  %-6s %s\n", title, line)
+		title = ""
 	}
 }
 

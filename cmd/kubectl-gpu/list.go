@@ -41,11 +41,14 @@ func list[L runtime.Object, T any](
 		}
 		return nil
 	})
-	return version, said(err)
+	if err != nil { // A page may still be asked for.
+		return "", said(err)
+	}
+	return version, nil
 }
 
-// watch hands each object that changes after a resource version to each, until the API server ends the watch: after some
-// time, or because it no longer has the version. Then the list must be read again.
+// watch hands each object that changes after a resource version to each, until the API server ends the watch: after
+// some time, or because it no longer has the version. Then the list must be read again.
 func watch[T any](
 	ctx context.Context, start func(context.Context, metav1.ListOptions) (apiwatch.Interface, error),
 	options metav1.ListOptions, version string, each func(deleted bool, object *T),

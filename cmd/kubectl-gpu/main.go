@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 )
@@ -47,6 +48,9 @@ func (c coded) Unwrap() error { return c.error }
 const gcPercent = 30
 
 func main() {
+	// What client-go notes about calls that fail is in the errors of the commands.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -107,8 +111,8 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		statusCommand(), topCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), diffCommand(),
-		mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
+		statusCommand(), topCommand(), explainCommand(), logsCommand(), validateCommand(), renderCommand(), planCommand(),
+		diffCommand(), mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
 	)
 	return root
 }

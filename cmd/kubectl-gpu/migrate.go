@@ -63,8 +63,8 @@ discovery and its labels and conditions of nodes, once NVIDIA's has taken over.
 Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a
 migration that is blocked.
 
-It needs the right to list what is named above, Nodes, Pods, ClusterPolicies and the objects of the
-stack, and to change these objects.`,
+It needs the right to list and get what is named above, Nodes, Pods, ClusterPolicies and the objects of the stack, and
+to change these objects.`,
 		Example: `  kubectl gpu migrate --check
   kubectl gpu migrate --yes
   kubectl gpu migrate --finish --yes
@@ -100,7 +100,7 @@ func (o *migrateOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output of --check: text or json")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute,
-		"how long to wait until pods have ended, and until node discovery has taken over")
+		"how long to wait until what is removed has ended, and until node discovery has taken over")
 	o.connection.addFlags(flags)
 }
 
@@ -115,6 +115,8 @@ func (o *migrateOptions) validate() error {
 		return errors.New("--node-discovery and --back cannot be used together: give one")
 	case o.removeLabels && !o.nodeDiscovery:
 		return errors.New("--remove-labels is for --node-discovery: give both")
+	case o.timeout <= 0:
+		return errNoTimeout
 	case o.output != formatText && o.output != formatJSON:
 		return fmt.Errorf("--output %s: give text or json", o.output)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,7 +66,7 @@ func (o *migrateOptions) carryOutBack(
 		}
 	}
 	for range backRounds {
-		if err := o.takeFirst(ctx, steps); err != nil && !apierrors.IsConflict(err) {
+		if err := o.takeFirst(ctx, steps); err != nil && !errors.Is(err, errConflict) {
 			return fmt.Errorf("%w: repeat the command to continue", err)
 		}
 		cluster, err := o.readBack(ctx)
@@ -129,7 +128,7 @@ func (o *migrateOptions) takeBack(ctx context.Context, step *migrationsteps.Step
 	case migrationsteps.ActionRelease:
 		return o.release(ctx, step)
 	case migrationsteps.ActionCreate:
-		return o.asked.create(ctx, step.Resource, &unstructured.Unstructured{Object: step.Patch})
+		return o.asked.create(ctx, step.Resource, step.Patch)
 	}
 	if step.Patch != nil {
 		if err := o.asked.merge(ctx, of, step.Patch); err != nil {

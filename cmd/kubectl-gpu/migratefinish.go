@@ -41,13 +41,7 @@ func (o *migrateOptions) runFinish(cmd *cobra.Command, facts *migrationsteps.Fac
 func (o *migrateOptions) takeOnNodes(ctx context.Context, out io.Writer, step *migrationsteps.Step) error {
 	switch step.Action {
 	case migrationsteps.ActionRecordLayout:
-		written := map[string]any{"metadata": map[string]any{
-			"annotations": map[string]any{labels.MIGConfigWritten: labels.MIGAllDisabled},
-		}}
-		_, err := inParallel(nodeWorkers, len(step.Nodes), func(i int) error {
-			return o.asked.merge(ctx, target{resource: "nodes", name: step.Nodes[i]}, written)
-		})
-		return err
+		return o.patchNodes(ctx, step.Nodes, recordLayout)
 	case migrationsteps.ActionAwaitLabels:
 		fmt.Fprintf(out, "Waiting until node-discovery has taken over the labels of %s\n", count(len(step.Nodes), "node"))
 		return o.awaitLabels(ctx, step.Nodes)
@@ -56,6 +50,17 @@ func (o *migrateOptions) takeOnNodes(ctx context.Context, out io.Writer, step *m
 	default:
 		return o.patchNodes(ctx, step.Nodes, migrationsteps.RemoveUnknown)
 	}
+}
+
+// recordLayout is the merge patch which records that the MIG layout of a node is not a user's; nil if the node has a
+// record.
+func recordLayout(node *unstructured.Unstructured) map[string]any {
+	if _, recorded := node.GetAnnotations()[labels.MIGConfigWritten]; recorded {
+		return nil
+	}
+	return map[string]any{"metadata": map[string]any{
+		"annotations": map[string]any{labels.MIGConfigWritten: labels.MIGAllDisabled},
+	}}
 }
 
 // patchNodes applies to each node the merge patch that change returns for it.

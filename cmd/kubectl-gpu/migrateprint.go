@@ -84,7 +84,8 @@ func sections(r *migrationsteps.Report, operator, stop, notes, finish string) st
 	section(&text, "Pods of operands", r.Operands, operandText)
 	section(&text, notes, r.Notes, func(note string) string { return note })
 	section(&text, finish, r.Finish, step)
-	section(&text, "Objects of Node Feature Discovery that stay without --node-discovery", r.Discovery, cleanup.Object.String)
+	section(&text, "Objects of Node Feature Discovery that stay without --node-discovery", r.Discovery,
+		cleanup.Object.String)
 	return text.String()
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -42,6 +42,25 @@ type selection struct {
 
 // resource finds a resource as kubectl takes it. The namespace is ignored for one without.
 func (s *session) resource(name, namespace string) (dynamic.ResourceInterface, error) {
+	mapping, err := s.mapping(name)
+	if meta.IsNoMatchError(err) {
+		// It may have been installed since the resources were read.
+		meta.MaybeResetRESTMapper(s.mapper)
+		mapping, err = s.mapping(name)
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("the server doesn't have a resource type %q", name)
+	}
+	if err != nil {
+		return nil, said(err)
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		namespace = ""
+	}
+	return s.objects.Resource(mapping.Resource).Namespace(namespace), nil
+}
+
+func (s *session) mapping(name string) (*meta.RESTMapping, error) {
 	full, short := schema.ParseResourceArg(name)
 	kind := schema.GroupVersionKind{}
 	if full != nil {
@@ -50,17 +69,10 @@ func (s *session) resource(name, namespace string) (dynamic.ResourceInterface, e
 	if kind.Empty() {
 		var err error
 		if kind, err = s.mapper.KindFor(short.WithVersion("")); err != nil {
-			return nil, said(err)
+			return nil, err
 		}
 	}
-	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil, said(err)
-	}
-	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		namespace = ""
-	}
-	return s.objects.Resource(mapping.Resource).Namespace(namespace), nil
+	return s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 }
 
 // get calls a function for each object of a selection.
@@ -102,7 +114,8 @@ func (of *selection) read(
 	}
 	if len(of.names) == 0 {
 		options := metav1.ListOptions{LabelSelector: of.label, FieldSelector: of.fields}
-		if _, err := list(ctx, resource.List, options, hand); err != nil {
+		// A kind may have been removed since the resources were read.
+		if _, err := list(ctx, resource.List, options, hand); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
@@ -111,6 +124,9 @@ func (of *selection) read(
 
 // target names an object.
 type target struct{ resource, namespace, name string }
+
+// String returns resource and name.
+func (t target) String() string { return t.resource + " " + t.name }
 
 // patch patches an object, or a subresource, unless it is gone.
 func (s *session) patch(
@@ -136,8 +152,16 @@ func (s *session) merge(ctx context.Context, of target, content map[string]any) 
 	return s.patch(ctx, of, types.MergePatchType, content)
 }
 
-// create creates an object.
-func (s *session) create(ctx context.Context, resource string, object *unstructured.Unstructured) error {
+// create creates an object with this content.
+func (s *session) create(ctx context.Context, resource string, content map[string]any) error {
+	object := &unstructured.Unstructured{}
+	text, err := json.Marshal(content)
+	if err == nil {
+		err = object.UnmarshalJSON(text)
+	}
+	if err != nil {
+		return fmt.Errorf("encoding an object: %w", err)
+	}
 	of, err := s.resource(resource, object.GetNamespace())
 	if err != nil {
 		return err
@@ -155,42 +179,50 @@ type deletion struct {
 }
 
 // remove deletes objects that exist, and then waits for all of them. The error of those that have not ended in time is
-// errStillThere.
+// errStillThere. To wait it needs the right to get the objects.
 func (s *session) remove(ctx context.Context, how deletion, all ...target) error {
-	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
-	if how.propagation != "" {
-		options.PropagationPolicy = &how.propagation
-	}
 	left := map[target]types.UID{}
 	for _, of := range all {
-		resource, err := s.resource(of.resource, of.namespace)
-		if err != nil {
-			return err
-		}
-		object, err := resource.Get(ctx, of.name, metav1.GetOptions{})
-		if err == nil {
-			left[of] = object.GetUID()
-			err = resource.Delete(ctx, of.name, options)
-		}
+		uid, err := s.delete(ctx, how, of)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return said(err)
 		}
-	}
-	if how.wait == 0 {
-		return nil
+		if err == nil && how.wait > 0 {
+			left[of] = uid
+		}
 	}
 	return awaitEnd(ctx, how.wait, func(ctx context.Context) (string, error) {
 		for of, uid := range left {
 			switch exists, err := s.exists(ctx, of, uid); {
 			case err != nil:
-				return "", err
+				return of.String(), err
 			case exists:
-				return of.resource + " " + of.name, nil
+				return of.String(), nil
 			}
 			delete(left, of)
 		}
 		return "", nil
 	})
+}
+
+// delete deletes an object and returns its UID, which is empty where nobody waits for its end.
+func (s *session) delete(ctx context.Context, how deletion, of target) (types.UID, error) {
+	resource, err := s.resource(of.resource, of.namespace)
+	if err != nil {
+		return "", err
+	}
+	propagation := cmp.Or(how.propagation, metav1.DeletePropagationBackground)
+	options := metav1.DeleteOptions{PropagationPolicy: &propagation}
+	uid := types.UID("")
+	if how.wait > 0 {
+		object, err := resource.Get(ctx, of.name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		uid = object.GetUID()
+		options.Preconditions = &metav1.Preconditions{UID: &uid}
+	}
+	return uid, resource.Delete(ctx, of.name, options)
 }
 
 // exists reports whether the object with this UID exists.
@@ -206,18 +238,29 @@ func (s *session) exists(ctx context.Context, of target, uid types.UID) (bool, e
 	return err == nil && object.GetUID() == uid, said(err)
 }
 
-// awaitEnd waits until left returns no object.
+// awaitEnd waits until left returns no object. A call that fails is made again until then, unless the user has no right
+// to it: the API server may be restarting.
 func awaitEnd(
 	ctx context.Context, timeout time.Duration, left func(context.Context) (string, error),
 ) error {
-	remaining := ""
-	err := wait.PollUntilContextTimeout(ctx, endInterval, timeout, true, func(ctx context.Context) (bool, error) {
-		var err error
-		remaining, err = left(ctx)
-		return remaining == "", err
-	})
-	if wait.Interrupted(err) && ctx.Err() == nil {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		remaining, err := left(ctx)
+		if remaining == "" && err == nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			return err
+		}
+		select {
+		case <-time.After(endInterval):
+			continue
+		case <-limited.Done():
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("waiting for the end of %s: %w", remaining, err)
+		}
 		return fmt.Errorf("%w of %s after %s", errStillThere, remaining, timeout)
 	}
-	return err
 }

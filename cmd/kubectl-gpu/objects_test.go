@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -122,9 +125,11 @@ func TestRemove(t *testing.T) {
 				if propagation == "" {
 					propagation = metav1.DeletePropagationBackground
 				}
-				g.Expect(deletions(client)).To(Equal(map[string]metav1.DeletionPropagation{
-					"one": propagation, "two": propagation,
-				}))
+				want := map[string]metav1.DeletionPropagation{"one": propagation, "two": propagation}
+				if test.how.wait == 0 { // It need not know what exists.
+					want["none"] = propagation
+				}
+				g.Expect(deletions(client)).To(Equal(want))
 			})
 		})
 	}
@@ -145,7 +150,81 @@ func TestRemoveFails(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := writable(t)
 	g.Expect(s.remove(t.Context(), deletion{}, target{"pods", "a", "one"})).To(
-		MatchError(ContainSubstring("no matches for /, Resource=pods")))
+		MatchError(`the server doesn't have a resource type "pods"`))
+}
+
+// A call that fails is made again until the time is over, and is no time-out. Without the right it is not.
+func TestAwaitEnd(t *testing.T) {
+	busy := apierrors.NewServiceUnavailable("starting")
+	forbidden := apierrors.NewForbidden(daemonSets.GroupResource(), "x", errors.New("no"))
+	for name, test := range map[string]struct {
+		failures int
+		err      error
+		want     gomegatypes.GomegaMatcher
+		took     time.Duration
+	}{
+		"gone":                {want: Succeed()},
+		"gone after failures": {failures: 3, err: busy, want: Succeed(), took: 3 * endInterval},
+		"fails all the time": {failures: 100, err: busy, took: 5 * time.Second,
+			want: MatchError("waiting for the end of x: starting")},
+		"without the right": {failures: 1, err: forbidden, want: MatchError(forbidden)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, begin, calls := NewWithT(t), time.Now(), 0
+				err := awaitEnd(t.Context(), 5*time.Second, func(context.Context) (string, error) {
+					if calls++; calls <= test.failures {
+						return "x", test.err
+					}
+					return "", nil
+				})
+				g.Expect(err).To(test.want)
+				g.Expect(errors.Is(err, errStillThere)).To(BeFalse())
+				g.Expect(time.Since(begin)).To(Equal(test.took))
+			})
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := awaitEnd(ctx, time.Minute, func(context.Context) (string, error) { return "x", nil })
+	NewWithT(t).Expect(err).To(MatchError(context.Canceled))
+}
+
+// laterMapper knows the resources of another mapper once it is reset.
+type laterMapper struct {
+	meta.RESTMapper
+	later meta.RESTMapper
+}
+
+func (m *laterMapper) Reset() { m.RESTMapper = m.later }
+
+// A kind that is installed meanwhile is found, and one that is removed has no objects.
+func TestKindsThatComeAndGo(t *testing.T) {
+	g := NewWithT(t)
+	s, client := writable(t, aDaemonSet("one", "1"))
+	s.mapper = &laterMapper{RESTMapper: meta.NewDefaultRESTMapper(nil), later: s.mapper}
+	found := 0
+	count := func(*unstructured.Unstructured) error {
+		found++
+		return nil
+	}
+	g.Expect(s.get(t.Context(), selection{resources: "daemonsets.apps"}, count)).To(Succeed())
+	g.Expect(found).To(Equal(1))
+	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(daemonSets.GroupResource(), "")
+	})
+	g.Expect(s.get(t.Context(), selection{resources: "daemonsets.apps"}, count)).To(Succeed())
+	g.Expect(found).To(Equal(1))
+}
+
+// A conflict is found wherever it is among the errors of several calls.
+func TestConflictAmongErrors(t *testing.T) {
+	g, resource := NewWithT(t), nodes.GroupResource()
+	conflict := said(apierrors.NewConflict(resource, "a", errors.New("changed")))
+	refused := said(apierrors.NewForbidden(resource, "b", errors.New("no")))
+	g.Expect(errors.Is(fmt.Errorf("x: %w", errors.Join(refused, conflict)), errConflict)).To(BeTrue())
+	g.Expect(errors.Is(errors.Join(refused, refused), errConflict)).To(BeFalse())
+	g.Expect(apierrors.IsConflict(conflict)).To(BeTrue())
 }
 
 // What is gone needs no patch; other failures are returned.
@@ -158,7 +237,8 @@ func TestPatch(t *testing.T) {
 	patched, err := client.Resource(daemonSets).Namespace("a").Get(t.Context(), "one", metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(patched.GetLabels()).To(Equal(map[string]string{"x": "y"}))
-	g.Expect(s.patch(t.Context(), target{"daemonsets", "a", "one"}, types.MergePatchType, labelled, "status")).To(Succeed())
+	one := target{"daemonsets", "a", "one"}
+	g.Expect(s.patch(t.Context(), one, types.MergePatchType, labelled, "status")).To(Succeed())
 	last := client.Actions()[len(client.Actions())-1]
 	g.Expect(last.GetSubresource()).To(Equal("status"))
 	client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -178,9 +258,11 @@ func TestGet(t *testing.T) {
 		of   selection
 		want []string
 	}{
-		"two resources":         {selection{resources: "nodes,daemonsets.apps"}, []string{"n", "one", "two"}},
-		"a namespace":           {selection{resources: "nodes,daemonsets.apps", namespace: "b"}, []string{"n"}},
-		"names":                 {selection{resources: "daemonsets", namespace: "a", names: []string{"none", "two"}}, []string{"two"}},
+		"two resources": {selection{resources: "nodes,daemonsets.apps"}, []string{"n", "one", "two"}},
+		"a namespace":   {selection{resources: "nodes,daemonsets.apps", namespace: "b"}, []string{"n"}},
+		"names": {
+			selection{resources: "daemonsets", namespace: "a", names: []string{"none", "two"}}, []string{"two"},
+		},
 		"a label":               {selection{resources: "nodes,daemonsets", label: "x=y"}, []string{"n"}},
 		"with managed fields":   {selection{resources: "daemonsets", managers: true}, []string{"one m", "two m"}},
 		"a name with a version": {selection{resources: "daemonset.v1.apps"}, []string{"one", "two"}},
@@ -218,9 +300,11 @@ func TestGet(t *testing.T) {
 func TestCreate(t *testing.T) {
 	g := NewWithT(t)
 	s, client := writable(t)
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(aDaemonSet("one", ""))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(s.create(t.Context(), "daemonsets.apps", &unstructured.Unstructured{Object: content})).To(Succeed())
-	_, err = client.Resource(daemonSets).Namespace("a").Get(t.Context(), "one", metav1.GetOptions{})
+	content := map[string]any{
+		"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": appsv1.DaemonSetSpec{MinReadySeconds: 7},
+		"metadata": map[string]any{"namespace": "a", "name": "one", "labels": map[string]string{"x": "y"}},
+	}
+	g.Expect(s.create(t.Context(), "daemonsets.apps", content)).To(Succeed())
+	_, err := client.Resource(daemonSets).Namespace("a").Get(t.Context(), "one", metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 }

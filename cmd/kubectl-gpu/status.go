@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
 // formatWide is the text with all columns.
@@ -26,13 +27,17 @@ var errNotReady = errors.New("the policy is not ready")
 type statusOptions struct {
 	output              string
 	watch, detailedExit bool
+	// names and selector choose nodes, notReady those of them that are not ready. noHeaders: only the rows.
+	names               []string
+	selector            string
+	notReady, noHeaders bool
 	connection          connection
 }
 
 func statusCommand() *cobra.Command {
 	o := statusOptions{}
 	command := &cobra.Command{
-		Use:   "status",
+		Use:   "status [NODE...]",
 		Short: "Show how far each node with GPUs is, and what is usable and free of its GPUs",
 		Long: `Show the state of the policy and of each node with GPUs: whether its GPUs can be used, the stage that it has
 not reached yet and why, how many of its GPUs are usable, and how many of the devices that it offers no pod requests.
@@ -42,22 +47,35 @@ partitioned, shares or MIG devices with the name of their resource. Where a DRA 
 "by claims": these are not read. SINCE is how long the node has been ready, or not ready. Columns that are empty for
 all nodes are left out, except with -o wide, which adds the messages.
 
+Of more than 30 nodes the table has the number in each state, and then those that are not ready. -o wide, names and
+--not-ready list each node. With names or a selector the counts are those of the nodes that these choose.
+
 It needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without the right to list Pods in
 all namespaces FREE is unknown.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, and with --detailed-exitcode 3 if there is no policy, or it is not
 ready.`,
 		Example: `  kubectl gpu status
+  kubectl gpu status gpu-00002
+  kubectl gpu status --not-ready
+  kubectl gpu status -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3 -o wide
   kubectl gpu status --watch
   kubectl gpu status -o json
   kubectl gpu status --detailed-exitcode`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		ValidArgsFunction: completing(&o.connection, nodeNames),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			o.names = names
 			if !slices.Contains(statusFormats, o.output) {
 				return fmt.Errorf("--output %s: give one of %v", o.output, statusFormats)
 			}
 			if o.watch && (o.detailedExit || o.output != formatText && o.output != formatWide) {
 				return errors.New("--watch goes with the formats text and wide only, and without --detailed-exitcode")
+			}
+			if o.watch && (o.notReady || o.noHeaders) {
+				return errors.New("--watch goes without --not-ready and --no-headers")
+			}
+			if len(names) > 0 && o.selector != "" {
+				return errors.New("give names or --selector, not both")
 			}
 			return o.run(cmd)
 		},
@@ -68,6 +86,9 @@ ready.`,
 		"otherwise the lines that change, with Gone for a node that is gone")
 	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
 		fmt.Sprintf("exit with %d if there is no policy, or it is not ready", exitNotReady))
+	flags.StringVarP(&o.selector, "selector", "l", "", "only nodes with these labels, as of kubectl get")
+	flags.BoolVar(&o.notReady, "not-ready", false, "list only nodes that are not ready")
+	flags.BoolVar(&o.noHeaders, "no-headers", false, "print only the rows of the nodes")
 	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(statusFormats...))
 	return command
@@ -79,6 +100,10 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 		return failure{err}
 	}
 	live := newLiveCluster(asked)
+	live.names = o.names
+	if o.selector != "" {
+		live.ofNodes.LabelSelector += "," + o.selector
+	}
 	if err := live.read(cmd.Context()); err != nil {
 		if o.detailedExit && errors.Is(err, errNotServed) {
 			return coded{failure{err}, exitNotReady}
@@ -89,6 +114,14 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 		return failure{o.follow(cmd, live)}
 	}
 	found := live.overview()
+	if err := missingNodes(o.names, found.Nodes); err != nil {
+		return failure{err}
+	}
+	if o.notReady {
+		found.Nodes = slices.DeleteFunc(found.Nodes, func(n overview.Node) bool {
+			return n.Ready == overview.Ready || n.Ready == overview.Excluded
+		})
+	}
 	if err := o.print(cmd.OutOrStdout(), found, time.Now()); err != nil {
 		return failure{err}
 	}
@@ -96,6 +129,18 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "kubectl gpu: what is free is unknown:", live.podsUnknown)
 	}
 	return o.verdict(cmd.ErrOrStderr(), live.undecodable(), found.Policy)
+}
+
+// missingNodes returns an error that names the nodes which are not among those that were found.
+func missingNodes(names []string, found []overview.Node) error {
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(found, func(n overview.Node) bool { return n.Name == name })
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("no node %s has the label %s=%s: see kubectl get nodes --show-labels", named(missing),
+		labels.GPUPresent, labels.True)
 }
 
 // verdict prints which policies cannot be decoded, and returns the error of the command. That of an ignored policy is

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // column is one of the table of nodes.
@@ -35,7 +36,7 @@ func columns(now time.Time) []column {
 		{title: "MIG", value: migText, optional: true},
 		{title: "SHARING", value: func(n *overview.Node) string { return n.Sharing }, optional: true},
 		{title: "DRIVER", value: func(n *overview.Node) string { return n.Driver }},
-		{title: "UPGRADE", value: func(n *overview.Node) string { return n.Upgrade }, optional: true},
+		{title: "UPGRADE", value: upgradeText, optional: true},
 		{title: "HEALTH", value: func(n *overview.Node) string { return n.Health }, optional: true},
 		{title: "CORDONED", value: cordonText, optional: true},
 		{title: "REASON", value: func(n *overview.Node) string { return n.Reason }},
@@ -85,6 +86,14 @@ func migText(n *overview.Node) string {
 	return n.MIG.Layout + " (" + n.MIG.State + ")"
 }
 
+// upgradeText returns the state of an upgrade that is not done.
+func upgradeText(n *overview.Node) string {
+	if n.Upgrade == string(upgrade.StateDone) {
+		return ""
+	}
+	return n.Upgrade
+}
+
 func cordonText(n *overview.Node) string {
 	if n.Cordoned {
 		return "yes"
@@ -99,9 +108,16 @@ func sinceText(n *overview.Node, now time.Time) string {
 	return duration.HumanDuration(now.Sub(n.Since.Time))
 }
 
+// maxRows is how many nodes a table has that is not wide. Of more, those that are not ready are shown, at most
+// maxUnready, below the number of nodes in each state.
+const (
+	maxRows    = 30
+	maxUnready = 15
+)
+
 // print prints an overview in the format of the flags.
 func (o statusOptions) print(out io.Writer, found overview.Overview, now time.Time) error {
-	text := []byte(overviewText(found, now, o.output == formatWide, newPalette(out)))
+	text := []byte(o.text(found, now, newPalette(out)))
 	if o.output == formatJSON || o.output == formatYAML {
 		var err error
 		if text, err = encode(found, o.output); err != nil {
@@ -114,8 +130,42 @@ func (o statusOptions) print(out io.Writer, found overview.Overview, now time.Ti
 	return nil
 }
 
-// overviewText returns an overview as people read it.
+// text returns an overview as the flags choose it.
+func (o statusOptions) text(found overview.Overview, now time.Time, colours palette) string {
+	wide := o.output == formatWide
+	switch {
+	case o.noHeaders:
+		text := &strings.Builder{}
+		writeNodes(text, found.Nodes, now, wide, false, colours)
+		return text.String()
+	case len(o.names) > 0 || o.notReady:
+		return summaryText(found, colours) + nodesText(found.Nodes, now, wide, colours)
+	}
+	return overviewText(found, now, wide, colours)
+}
+
+// overviewText returns an overview as people read it, on one screen unless it is wide.
 func overviewText(found overview.Overview, now time.Time, wide bool, colours palette) string {
+	text := summaryText(found, colours)
+	if wide || len(found.Nodes) <= maxRows {
+		return text + nodesText(found.Nodes, now, wide, colours)
+	}
+	text += "\n" + groupsText(overview.Groups(found.Nodes), colours)
+	unready := slices.DeleteFunc(slices.Clone(found.Nodes), func(n overview.Node) bool {
+		return n.Ready == overview.Ready || n.Ready == overview.Excluded
+	})
+	if shown := unready[:min(len(unready), maxUnready)]; len(shown) > 0 {
+		text += nodesText(shown, now, wide, colours)
+		unready = unready[len(shown):]
+	}
+	if len(unready) > 0 {
+		text += fmt.Sprintf("%d more are not ready: kubectl gpu status --not-ready lists them.\n", len(unready))
+	}
+	return text
+}
+
+// summaryText returns the state of the policy and of all nodes.
+func summaryText(found overview.Overview, colours palette) string {
 	text := &strings.Builder{}
 	writePolicy(text, found.Policy, colours)
 	s := found.Summary
@@ -126,25 +176,65 @@ func overviewText(found overview.Overview, now time.Time, wide bool, colours pal
 	if s.GPUsByClaims > 0 {
 		fmt.Fprintf(text, ", and %d offered by claims (DRA)", s.GPUsByClaims)
 	}
+	if s.NodesOfUnknownGPUs > 0 {
+		fmt.Fprintf(text, "; the number of GPUs of %s is not known", count(s.NodesOfUnknownGPUs, "node"))
+	}
 	text.WriteString("\n")
-	if len(found.Nodes) == 0 {
+	if found.Summary.Nodes == 0 && len(found.Nodes) == 0 {
 		fmt.Fprintf(text, "\nNo node has the label %s=%s.\n", labels.GPUPresent, labels.True)
-		return text.String()
 	}
+	return text.String()
+}
+
+// nodesText returns the table of nodes below an empty line; nothing without nodes.
+func nodesText(nodes []overview.Node, now time.Time, wide bool, colours palette) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	text := &strings.Builder{}
 	text.WriteString("\n")
-	shown := shownColumns(columns(now), found.Nodes, wide)
-	lines := []string{titles(shown)}
-	for i := range found.Nodes {
-		lines = append(lines, row(shown, &found.Nodes[i]))
+	writeNodes(text, nodes, now, wide, true, colours)
+	return text.String()
+}
+
+// writeNodes writes the table of nodes.
+func writeNodes(
+	text *strings.Builder, nodes []overview.Node, now time.Time, wide, titled bool, colours palette,
+) {
+	shown := shownColumns(columns(now), nodes, wide)
+	var lines []string
+	var states []overview.Readiness
+	if titled {
+		lines, states = append(lines, titles(shown)), append(states, overview.Ready)
 	}
+	for i := range nodes {
+		lines, states = append(lines, row(shown, &nodes[i])), append(states, nodes[i].Ready)
+	}
+	writeColoured(text, lines, states, colours)
+}
+
+// writeColoured writes lines as columns, each in the colour of a state.
+func writeColoured(text *strings.Builder, lines []string, states []overview.Readiness, colours palette) {
 	aligned := &strings.Builder{}
 	writeAligned(aligned, lines...)
 	for i, line := range strings.SplitAfter(aligned.String(), "\n") {
-		if i > 0 && i <= len(found.Nodes) {
-			line = colours.node(found.Nodes[i-1].Ready, line)
+		if i < len(states) {
+			line = colours.node(states[i], line)
 		}
 		text.WriteString(line)
 	}
+}
+
+// groupsText returns the table of groups of nodes.
+func groupsText(groups []overview.Group, colours palette) string {
+	lines, states := []string{"NODES\tREADY\tSTAGE\tUSABLE\tPRODUCT\tREASON"}, []overview.Readiness{overview.Ready}
+	for _, g := range groups {
+		lines = append(lines, fmt.Sprintf("%d\t%s\t%s\t%d/%d\t%s\t%s", g.Nodes, g.Ready, cmp.Or(string(g.Stage), "-"),
+			g.GPUs.Usable, g.GPUs.Total, cmp.Or(g.Product, "-"), cmp.Or(g.Reason, "-")))
+		states = append(states, g.Ready)
+	}
+	text := &strings.Builder{}
+	writeColoured(text, lines, states, colours)
 	return text.String()
 }
 

@@ -36,6 +36,9 @@ var (
 // liveCluster is what an overview is computed from, as it changes.
 type liveCluster struct {
 	asked *session
+	// ofNodes selects the nodes, and names those among them; none for all.
+	ofNodes metav1.ListOptions
+	names   []string
 	// changed has an element if something has changed since it was taken.
 	changed chan struct{}
 	// versions of the lists.
@@ -50,16 +53,16 @@ type liveCluster struct {
 }
 
 func newLiveCluster(asked *session) *liveCluster {
-	return &liveCluster{asked: asked, changed: make(chan struct{}, 1)}
+	return &liveCluster{asked: asked, ofNodes: gpuNodes, changed: make(chan struct{}, 1)}
 }
 
 // read lists all objects. Pods that cannot be listed are no error.
 func (c *liveCluster) read(ctx context.Context) error {
-	return c.readSome(ctx, gpuNodes, &tenants)
+	return c.readSome(ctx, c.ofNodes, &tenants)
 }
 
-// readSome lists all policies, and the nodes and pods with these options. For nil it lists no pods, so that what is free
-// is unknown.
+// readSome lists all policies, and the nodes and pods with these options. For nil it lists no pods, so that what is
+// free is unknown.
 func (c *liveCluster) readSome(ctx context.Context, ofNodes metav1.ListOptions, ofPods *metav1.ListOptions) error {
 	next := newLiveCluster(c.asked)
 	next.policies, next.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}
@@ -88,7 +91,8 @@ func (c *liveCluster) readSome(ctx context.Context, ofNodes metav1.ListOptions, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.versions, c.podsUnknown, c.policies, c.nodes, c.usage = next.versions, next.podsUnknown, next.policies, next.nodes, next.usage
+	c.versions, c.podsUnknown = next.versions, next.podsUnknown
+	c.policies, c.nodes, c.usage = next.policies, next.nodes, next.usage
 	return nil
 }
 
@@ -108,9 +112,10 @@ func (c *liveCluster) follow(ctx context.Context) error {
 	}
 	core := c.asked.kube.CoreV1()
 	start(func() error {
-		return watch(ctx, c.asked.objects.Resource(policies).Watch, metav1.ListOptions{}, c.versions.policies, c.setRawPolicy)
+		all := c.asked.objects.Resource(policies)
+		return watch(ctx, all.Watch, metav1.ListOptions{}, c.versions.policies, c.setRawPolicy)
 	})
-	start(func() error { return watch(ctx, core.Nodes().Watch, gpuNodes, c.versions.nodes, c.setNode) })
+	start(func() error { return watch(ctx, core.Nodes().Watch, c.ofNodes, c.versions.nodes, c.setNode) })
 	if c.podsUnknown == nil {
 		start(func() error { return watch(ctx, core.Pods("").Watch, tenants, c.versions.pods, c.setPod) })
 	}
@@ -171,9 +176,11 @@ func (c *liveCluster) change(change func()) {
 func (c *liveCluster) overview() overview.Overview {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	nodes := slices.DeleteFunc(slices.Collect(maps.Values(c.nodes)), func(node *corev1.Node) bool {
+		return len(c.names) > 0 && !slices.Contains(c.names, node.Name)
+	})
 	return overview.Of(overview.Cluster{
-		Policy: activeOf(slices.Collect(maps.Values(c.policies))),
-		Nodes:  slices.Collect(maps.Values(c.nodes)), Usage: c.usage,
+		Policy: activeOf(slices.Collect(maps.Values(c.policies))), Nodes: nodes, Usage: c.usage,
 	})
 }
 

@@ -243,8 +243,8 @@ func (b *lockedBuffer) String() string {
 }
 
 // TestStatusOfAThousandNodes: status takes at most a second of a machine that does nothing else, and its memory is
-// bounded, as it holds no list. Other tests run beside it, so that only TEST_FULL=1 judges its processor time, with
-// that of kubectl; the time that has passed is printed.
+// bounded, as it holds few pages of a list. Other tests run beside it, so that only TEST_FULL=1 judges its processor
+// time; the time that has passed is printed.
 func TestStatusOfAThousandNodes(t *testing.T) {
 	cluster.SkipInSample(t)
 	t.Parallel()
@@ -269,7 +269,7 @@ func TestStatusOfAThousandNodes(t *testing.T) {
 	took := time.Since(begin)
 	e.Expect(out.String()).To(ContainSubstring("1000 of 1000 nodes ready, 8000 of 8000 GPUs usable, 7000 whole GPUs free"))
 	processor := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	t.Logf("kubectl gpu status of %d nodes: %s, %s of processor time with kubectl, at most %d MB", nodes,
+	t.Logf("kubectl gpu status of %d nodes: %s, %s of processor time, at most %d MB", nodes,
 		took.Round(time.Millisecond), processor.Round(time.Millisecond), memory>>20)
 	e.Expect(memory).To(And(BeNumerically(">", 0), BeNumerically("<=", maxMemory)))
 	if cluster.FullCampaigns() { // Beside other work, the same instructions take longer.
@@ -277,8 +277,7 @@ func TestStatusOfAThousandNodes(t *testing.T) {
 	}
 }
 
-// peakMemory returns the peak of the resident memory of a process, in bytes, once it ends. That of the kubectl that it
-// runs is not in it.
+// peakMemory returns the peak of the resident memory of a process, in bytes, once it ends.
 func peakMemory(cmd *exec.Cmd) int64 {
 	peak := int64(0)
 	for {

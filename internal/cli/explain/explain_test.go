@@ -513,8 +513,9 @@ func TestEachReasonOfANode(t *testing.T) {
 		g.Expect(text.Remedy).NotTo(BeEmpty(), reason)
 		if reason != v1.ReasonExcluded && reason != v1.ReasonNotSelected {
 			g.Expect(got.Findings[0].Message).To(Equal("something: else"))
-			g.Expect(fmt.Sprint(got.Stages)).To(Equal(
-				"[{Discovered true} {Driver true} {Toolkit false} {DevicePlugin false} {Allocatable false} {Validated false}]"))
+			g.Expect(fmt.Sprint(got.Stages)).To(Equal(fmt.Sprintf(
+				"[{Discovered true false} {Driver true false} {Toolkit false false} {DevicePlugin false %t} "+
+					"{Allocatable false false} {Validated false false}]", reason == v1.ReasonDevicePluginOff)))
 		}
 		explained++
 	}
@@ -526,13 +527,16 @@ func TestEachReasonOfANode(t *testing.T) {
 func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 	crashing := func(operand, container string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: operand + "-a", Labels: map[string]string{"nvidia.com/gpu-operator.operand": operand},
+			Namespace: "gpus", Name: operand + "-a", Labels: map[string]string{"nvidia.com/gpu-operator.operand": operand},
 		}, Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{{Name: container, LastTerminationState: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
 			}}},
 		}}
 	}
+	waiting := crashing("driver", "nvidia-driver-ctr")
+	waiting.Status.ContainerStatuses[0].LastTerminationState.Terminated = nil
+	waiting.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
 	// After a reboot the init container has ended well again, and the sidecar has recovered.
 	rebooted := crashing("driver", "nvidia-driver-ctr")
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
@@ -544,16 +548,17 @@ func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 	rebooted.Status.ContainerStatuses = append([]corev1.ContainerStatus{sidecar}, rebooted.Status.ContainerStatuses...)
 	for name, test := range map[string]struct {
 		pods []corev1.Pod
-		want string
+		want []string
 	}{
 		"beside others that have ended": {
-			[]corev1.Pod{rebooted}, "read the log with kubectl -n gpus logs driver-a -c nvidia-driver-ctr --previous.",
+			[]corev1.Pod{rebooted}, []string{"kubectl -n gpus logs driver-a -c nvidia-driver-ctr --previous"},
 		},
 		"of two one": {
 			[]corev1.Pod{crashing("gpu-feature-discovery", "gfd"), crashing("driver", "nvidia-driver-ctr")},
-			"read the log with kubectl -n gpus logs driver-a -c nvidia-driver-ctr --previous.",
+			[]string{"kubectl -n gpus logs driver-a -c nvidia-driver-ctr --previous"},
 		},
-		"another one": {[]corev1.Pod{crashing("gpu-feature-discovery", "gfd")}, "read the log with kubectl logs --previous."},
+		"another one":                       {[]corev1.Pod{crashing("gpu-feature-discovery", "gfd")}, nil},
+		"a pod whose container has not run": {[]corev1.Pod{waiting}, []string{"kubectl -n gpus describe pod driver-a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node("a", "nvidia.com/gpu=8")
@@ -567,7 +572,13 @@ func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 			got := explain.OfNode(explain.NodeInput{
 				Node: n, Overview: seen, Policy: policy, Namespace: "gpus", Pods: test.pods, Reasons: all(t),
 			})
-			NewWithT(t).Expect(got.Findings[0].Next).To(ContainSubstring(test.want))
+			g, finding := NewWithT(t), got.Findings[0]
+			g.Expect(finding.Commands).To(Equal(test.want))
+			if len(test.want) == 0 || strings.Contains(test.want[0], "describe") {
+				g.Expect(finding.Log).To(BeNil())
+			} else {
+				g.Expect(finding.Log).To(HaveField("Container", "nvidia-driver-ctr"))
+			}
 		})
 	}
 }
@@ -575,7 +586,7 @@ func TestTheLogOfAContainerThatCrashes(t *testing.T) {
 // Where the operand is not known, as of an upgrade, the command names a pod only if one alone has crashed.
 func TestTheLogOfAnUpgradeThatFails(t *testing.T) {
 	crashed := func(operand string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: operand}, Status: corev1.PodStatus{
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gpus", Name: operand}, Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
 			}}},
@@ -586,14 +597,50 @@ func TestTheLogOfAnUpgradeThatFails(t *testing.T) {
 	policy.Status.Nodes = []v1.NodeStatus{{Name: "a", Upgrade: &v1.NodeUpgradeStatus{Reason: "CrashLoopBackOff"}}}
 	seen := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
 	for want, pods := range map[string][]corev1.Pod{
-		"kubectl -n gpus logs driver -c main --previous": {crashed("driver")},
-		"kubectl logs --previous":                        {crashed("dcgm-exporter"), crashed("driver")},
+		"[kubectl -n gpus logs driver -c main]": {crashed("driver"), {}},
+		"[]":                                    {crashed("dcgm-exporter"), crashed("driver")},
 	} {
 		got := explain.OfNode(explain.NodeInput{
 			Node: n, Overview: seen, Policy: policy, Namespace: "gpus", Pods: pods, Reasons: all(t),
 		})
-		NewWithT(t).Expect(got.Findings).To(ContainElement(HaveField("Next", ContainSubstring(want))))
+		NewWithT(t).Expect(got.Findings).To(ContainElement(And(HaveField("Reason", "CrashLoopBackOff"),
+			HaveField("Commands", WithTransform(func(all []string) string { return fmt.Sprint(all) }, Equal(want))))))
 	}
+}
+
+// Commands are about this very node.
+func TestCommandsForANode(t *testing.T) {
+	for reason, test := range map[string]struct {
+		labels map[string]string
+		want   []string
+	}{
+		"NodeNotReady":    {want: []string{"kubectl describe node a"}},
+		"NodeUnreachable": {want: []string{"kubectl describe node a"}},
+		"DevicePluginOff": {map[string]string{
+			"nvidia.com/gpu.deploy.device-plugin": "false", "nvidia.com/gpu.deploy.dcgm": "false",
+		}, []string{"kubectl label node a nvidia.com/gpu.deploy.device-plugin-"}},
+		"Excluded": {map[string]string{"nvidia.com/gpu.deploy.operands": "false"},
+			[]string{"kubectl label node a nvidia.com/gpu.deploy.operands-"}},
+		"GPUsUnhealthy": {},
+	} {
+		g, n := NewWithT(t), node("a", "nvidia.com/gpu=8")
+		n.Labels = test.labels
+		n.Status.Conditions[0] = corev1.NodeCondition{
+			Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: reason, Message: "a: stage Driver: x",
+		}
+		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+		seen := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
+		got := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: policy, Namespace: "gpus", Reasons: all(t)})
+		g.Expect(got.Findings[0].Reason).To(Equal(reason))
+		g.Expect(got.Findings[0].Commands).To(Equal(test.want))
+		off := reason == "DevicePluginOff"
+		g.Expect(got.Stages).To(ContainElement(explain.Stage{Name: v1.StageDevicePlugin, Off: off}))
+	}
+	n := node("a")
+	n.Spec.Unschedulable = true
+	seen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{n}}).Nodes[0]
+	got := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Reasons: all(t)})
+	NewWithT(t).Expect(got.Findings).To(ContainElement(HaveField("Commands", Equal([]string{"kubectl uncordon a"}))))
 }
 
 // A driver with known vulnerabilities is no cause of anything, but worth to know of a node.
@@ -668,7 +715,7 @@ func TestOtherCausesOfANode(t *testing.T) {
 	}
 	// Each cordon is that of its record, and otherwise that of a person.
 	n.UID = "a"
-	const byAPerson = "unless someone works on the node, kubectl uncordon a"
+	const byAPerson = "uncordon it, unless someone works on the node"
 	for action, want := range map[v1.HealthAction]string{
 		v1.HealthActionCordon: "spec.health.actions", v1.HealthActionTaint: byAPerson,
 	} {
@@ -694,10 +741,10 @@ func TestCordonForALayout(t *testing.T) {
 	for name, test := range map[string]struct{ record, next string }{
 		"this operator's cordon":   {`{"uid":"one","state":"evicts-users","cordoned":true}`, waits},
 		"while the layout changes": {`{"uid":"one","state":"changing","cordoned":true}`, waits},
-		"a failed drain":           {`{"uid":"one","state":"failed"}`, "kubectl uncordon a"},
-		"another client's cordon":  {`{"uid":"one","state":"changing"}`, "kubectl uncordon a"},
-		"another node's record":    {`{"uid":"two","state":"changing","cordoned":true}`, "kubectl uncordon a"},
-		"no record":                {"cordoned", "kubectl uncordon a"},
+		"a failed drain":           {`{"uid":"one","state":"failed"}`, "uncordon it"},
+		"another client's cordon":  {`{"uid":"one","state":"changing"}`, "uncordon it"},
+		"another node's record":    {`{"uid":"two","state":"changing","cordoned":true}`, "uncordon it"},
+		"no record":                {"cordoned", "uncordon it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node("a", "nvidia.com/gpu=8")

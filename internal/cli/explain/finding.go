@@ -10,6 +10,10 @@ type Finding struct {
 	Cause string `json:"cause,omitempty"`
 	// Next is the next step.
 	Next string `json:"next"`
+	// Commands show the cause, or take the next step, as they are; none where it depends on what is found.
+	Commands []string `json:"commands,omitempty"`
+	// Log that shows the cause; absent if there is none.
+	Log *Log `json:"log,omitempty"`
 	// Nodes that it applies to, of a pod that is not scheduled.
 	Nodes []string `json:"nodes,omitempty"`
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,6 +35,8 @@ type Stage struct {
 	// Reached reports whether the node has reached it. A later stage than the first one that is not reached is unknown
 	// to be reached, and counts as not reached.
 	Reached bool `json:"reached"`
+	// Off: a field or a label keeps its operand off the node, so that there is nothing to reach.
+	Off bool `json:"off,omitempty"`
 }
 
 // OperandPod is a pod of the operator on the node.
@@ -67,7 +68,8 @@ func OfNode(in NodeInput) Node {
 	n := Node{Node: in.Overview, Findings: []Finding{}}
 	for _, stage := range v1.Stages() {
 		reached := n.Ready == overview.Ready || n.Stage != "" && stage.Before(n.Stage)
-		n.Stages = append(n.Stages, Stage{Name: stage, Reached: reached})
+		off := stage == v1.StageDevicePlugin && n.Reason == v1.ReasonDevicePluginOff
+		n.Stages = append(n.Stages, Stage{Name: stage, Reached: reached && !off, Off: off})
 	}
 	for i := range in.Pods {
 		n.Pods = append(n.Pods, operandPod(&in.Pods[i]))
@@ -114,8 +116,8 @@ func (in NodeInput) aboutTheNode() []Finding {
 	case assess.GPUReadyCondition(in.Node) == nil:
 		all = append(all, Finding{
 			Reason: "NotReported", Message: node.Message,
-			Next: "check that the operator runs, and read its log: kubectl -n " + in.Namespace +
-				" logs deployment/gpu-operator",
+			Next:     "check that the operator runs, and read its log",
+			Commands: []string{"kubectl -n " + in.Namespace + " logs deployment/gpu-operator"},
 		})
 	case node.Reason != "":
 		all = append(all, in.finding(node.Reason, node.Message, node.Operand))
@@ -149,7 +151,7 @@ func (in NodeInput) aboutTheNode() []Finding {
 func (in NodeInput) cordoned() Finding {
 	f := Finding{
 		Reason: Cordoned, Message: "new pods are not scheduled on the node",
-		Next: "unless someone works on the node, kubectl uncordon " + in.Node.Name,
+		Next: "uncordon it, unless someone works on the node",
 	}
 	switch {
 	case in.isUnhealthy():
@@ -159,6 +161,8 @@ func (in NodeInput) cordoned() Finding {
 		f.Next = "wait for the change of the node's MIG layout (spec.migManager.config.onBusy), which uncordons it"
 	case in.isUpgraded():
 		f.Next = "wait for the driver upgrade of the node, which uncordons it"
+	default:
+		f.Commands = []string{"kubectl uncordon " + in.Node.Name}
 	}
 	return f
 }
@@ -202,30 +206,9 @@ func (in NodeInput) finding(reason, message, operand string) Finding {
 			Next: "update this plugin: it does not know the reason, which a newer release of the operator reports",
 		}
 	}
-	return Finding{Reason: reason, Message: message, Cause: known.Cause, Next: in.complete(known.Remedy, operand)}
-}
-
-// previousLog is the command in remedies that takes the pod and the container which have failed.
-const previousLog = "kubectl logs --previous"
-
-// complete names the pod and the container in the remedy's command for a log: the container that has crashed, of the
-// operand or, if that is not known, the only one.
-func (in NodeInput) complete(remedy, operand string) string {
-	if !strings.Contains(remedy, previousLog) {
-		return remedy
-	}
-	var logs []string
-	for i := range in.Pods {
-		pod := &in.Pods[i]
-		container := readiness.CrashedContainer(pod)
-		if container != "" && (operand == "" || pod.Labels[labels.Operand] == operand) {
-			logs = append(logs, fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", in.Namespace, pod.Name, container))
-		}
-	}
-	if len(logs) != 1 {
-		return remedy
-	}
-	return strings.Replace(remedy, previousLog, logs[0], 1)
+	f := Finding{Reason: reason, Message: message, Cause: known.Cause, Next: known.Remedy}
+	in.addCommands(&f, operand)
+	return f
 }
 
 func operandPod(pod *corev1.Pod) OperandPod {

@@ -119,7 +119,7 @@ func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 }
 
 // countGPUs counts the GPUs of a node that the policy's status does not list. It lists those on which something is
-// wrong first.
+// wrong first. A node that offers none has those that were last counted.
 func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy, byClaims bool) GPUs {
 	report, _ := gpuhealth.Decode(node.Annotations[labels.GPUHealth]) // The condition reports a malformed one.
 	countsBus, replicas := false, 0
@@ -127,9 +127,12 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy, byClaims bool) GPUs 
 		spec := specFor(node, policy)
 		countsBus, replicas = spec.NodeDiscovery.Mode != v1.DiscoveryNFD, spec.GPUReplicas()
 	}
-	counted := readiness.CountGPUs(node, countsBus, replicas)
-	if byClaims {
-		counted = readiness.ClaimableGPUs(node, countsBus)
+	counted, existing := readiness.CountGPUs(node, countsBus, replicas), readiness.ClaimableGPUs(node, countsBus)
+	switch {
+	case byClaims:
+		counted = existing
+	case counted.Total == 0:
+		counted.Total = existing.Total
 	}
 	counted = counted.WithFaults(report)
 	return GPUs{Total: counted.Total, Usable: counted.Usable}

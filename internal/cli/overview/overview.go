@@ -61,6 +61,8 @@ type Summary struct {
 	// GPUs, and how many of them pods can get.
 	GPUs       int `json:"gpus"`
 	UsableGPUs int `json:"usableGPUs"`
+	// NodesOfUnknownGPUs is how many nodes have an unknown number of GPUs, of which GPUs counts none.
+	NodesOfUnknownGPUs int `json:"nodesOfUnknownGPUs,omitempty"`
 	// FreeGPUs are the usable ones that no pod requests, of the nodes that are ready, not cordoned, and whose GPUs are
 	// neither shared nor partitioned; absent if the pods are not known.
 	FreeGPUs *int64 `json:"freeGPUs,omitempty"`
@@ -132,6 +134,9 @@ func summarize(nodes []Node, usageKnown bool) Summary {
 		s.Nodes++
 		if n.Ready == Ready {
 			s.ReadyNodes++
+		}
+		if n.GPUs.Total == 0 {
+			s.NodesOfUnknownGPUs++
 		}
 		s.GPUs += n.GPUs.Total
 		s.UsableGPUs += n.GPUs.Usable

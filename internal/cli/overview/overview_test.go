@@ -126,7 +126,7 @@ func TestOverview(t *testing.T) {
 		Policy: &overview.Policy{
 			Name: "active", Ready: "False", Reason: "OperandFailed", Message: "1 of 6", Upgrade: upgrade,
 		},
-		Summary: overview.Summary{Nodes: 7, ReadyNodes: 4, GPUs: 37, UsableGPUs: 25, FreeGPUs: &free},
+		Summary: overview.Summary{Nodes: 7, ReadyNodes: 4, GPUs: 37, UsableGPUs: 25, NodesOfUnknownGPUs: 1, FreeGPUs: &free},
 		Nodes: []overview.Node{
 			{
 				Name: "broken", Ready: "False", Since: &since, Stage: "Driver", Operand: "driver", Reason: "CrashLoopBackOff",
@@ -297,7 +297,7 @@ func TestGPUsOfADRADriver(t *testing.T) {
 			n.Labels["nvidia.com/gpu.count"] = "8"
 			got := overview.Of(overview.Cluster{Policy: &v1.ClusterPolicy{}, Nodes: []*corev1.Node{n}})
 			g := NewWithT(t)
-			g.Expect(got.Nodes[0].GPUs).To(Equal(overview.GPUs{Total: test.counted, Usable: test.counted}))
+			g.Expect(got.Nodes[0].GPUs).To(Equal(overview.GPUs{Total: 8, Usable: test.counted}))
 			g.Expect(got.Nodes[0].ByClaims).To(Equal(test.counted > 0))
 			g.Expect(got.Summary.GPUsByClaims).To(Equal(test.counted))
 		})

@@ -108,15 +108,6 @@ func firstFailing(pod *corev1.Pod) (*corev1.ContainerStatus, *corev1.ContainerSt
 	return nil, nil
 }
 
-// CrashedContainer returns the name of the container with whose termination Pod explains that the pod is not ready;
-// empty if that is for another reason.
-func CrashedContainer(pod *corev1.Pod) string {
-	if status, terminated := firstFailing(pod); terminated != nil {
-		return status.Name
-	}
-	return ""
-}
-
 // recovering returns the failure of a container of a ready pod that has not run for the recovery time since.
 func recovering(pod *corev1.Pod, now time.Time) Verdict {
 	for i := range pod.Status.ContainerStatuses {
