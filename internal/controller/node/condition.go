@@ -114,13 +114,21 @@ func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Even
 	}
 	if report.Ready() {
 		event.Type, event.Reason = corev1.EventTypeNormal, v1.ReasonGPUReady
-		isOver := before != nil && assess.IsDuplicate(before.Reason) && after.Reason == v1.ReasonGPUReady
-		return event, s.hadFailed(before) || isOver || before != nil && assess.IsKeptOff(before.Reason)
+		return event, s.hadFailed(before) || isOver(before, after)
 	}
-	if before != nil && before.Status == corev1.ConditionTrue && assess.IsKeptOff(after.Reason) {
-		return event, true
-	}
-	return event, report.State == readiness.Failed && !s.showsCause(before)
+	return event, report.State == readiness.Failed && !s.showsCause(before) || isTakenAway(before, after)
+}
+
+// isTakenAway reports whether a label or a field takes the GPUs of a node away that was ready.
+func isTakenAway(before, after *corev1.NodeCondition) bool {
+	return before != nil && before.Status == corev1.ConditionTrue && assess.IsKeptOff(after.Reason)
+}
+
+// isOver reports whether the GPUs of a ready node were taken away, or others ran on it what an operand does and no
+// longer do.
+func isOver(before, after *corev1.NodeCondition) bool {
+	return before != nil && (assess.IsKeptOff(before.Reason) ||
+		assess.IsDuplicate(before.Reason) && after.Reason == v1.ReasonGPUReady)
 }
 
 // showsCause reports whether the condition has the cause of the report, with any detail.

@@ -12,7 +12,8 @@ var (
 	transientReasons = sets.New(
 		v1.ReasonStarting, v1.ReasonWaitingForOperand, v1.ReasonPodMissing, v1.ReasonPodPending,
 		v1.ReasonNotAllocatable, v1.ReasonDevicePluginOff, v1.ReasonNodeNotReady, v1.ReasonUntoleratedTaint,
-		v1.ReasonDiscoveryLabelsMissing, v1.ReasonStartupTaint, v1.ReasonUpgrading, v1.ReasonMIGConfigPending, v1.ReasonMIGConfigMismatch,
+		v1.ReasonDiscoveryLabelsMissing, v1.ReasonStartupTaint, v1.ReasonUpgrading, v1.ReasonMIGConfigPending,
+		v1.ReasonMIGConfigMismatch,
 	)
 	// limitedReasons are those that a ready node reports, too: its GPUs can be used, but not as requested.
 	limitedReasons = sets.New(
