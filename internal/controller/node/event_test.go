@@ -60,16 +60,15 @@ func TestNodeEvent(t *testing.T) {
 			state: readiness.Progressing, want: "Warning DevicePluginOff"},
 		"is excluded before it was ready": {before: starting, after: is("False", "Excluded", "a: x"),
 			state: readiness.Progressing},
-		"is ready after an exclusion": {before: is("False", "Excluded", "a: x"), after: ready, want: "Normal GPUReady"},
-		"is not ready any more":       {before: ready, after: starting, state: readiness.Progressing},
-		"is ready, and is outdated":   {before: ready, after: is("True", "UpgradePending", "a: GPUs can be used; x")},
+		"is not ready any more":     {before: ready, after: starting, state: readiness.Progressing},
+		"is ready, and is outdated": {before: ready, after: is("True", "UpgradePending", "a: GPUs can be used; x")},
 		"has no other device plugin any more": {
 			before: is("True", "DuplicateDevicePlugin", "a: x"), after: ready, want: "Normal GPUReady",
 		},
 		"has another reason than the other device plugin": {
 			before: is("True", "DuplicateDevicePlugin", "a: x"), after: is("True", "GPUPodsRefused", "a: y"),
 		},
-		"is excluded no longer": {before: is("False", "Excluded", "a: label"), after: ready},
+		"is excluded no longer": {before: is("False", "Excluded", "a: label"), after: ready, want: "Normal GPUReady"},
 		"is paused no longer":   {before: is("False", "OperandPaused", "a: label"), after: ready},
 		"answers again": {
 			before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet stopped posting node status"),
