@@ -144,7 +144,8 @@ var _ = Describe("A node that joins", func() {
 		f.update(ctx, func(node *corev1.Node) { node.Labels[labels.DeployOperands] = labels.False })
 		Expect(f.reconcileAfter(ctx, time.Minute)).To(BeZero())
 		Expect(f.takeCalls()).
-			To(Equal([]string{getNode, listPods, patchLabels, patchCondition}), "immediately, as a user has decided that")
+			To(Equal([]string{getNode, listPods, patchLabels, createEvent, patchCondition}),
+				"immediately, as a user has decided that")
 		Expect(f.reported(ctx)).To(Equal("False Excluded"))
 		Expect(f.node(ctx).Labels).To(And(
 			HaveKeyWithValue(labels.DeployOperands, labels.False),
@@ -152,11 +153,12 @@ var _ = Describe("A node that joins", func() {
 			Not(HaveKey(labels.DeployPrefix+driver)),
 		))
 		Expect(f.entry().Latest.Excluded).To(BeTrue())
-		Expect(f.events(ctx)).To(BeEmpty())
+		Expect(f.events(ctx)).To(ConsistOf(HavePrefix("Warning Excluded")))
 		f.update(ctx, func(node *corev1.Node) { delete(node.Labels, labels.DeployOperands) })
 		Expect(f.reconcileAfter(ctx, time.Minute)).To(BeZero())
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(labels.DeployPrefix+driver, labels.True))
+		Expect(f.events(ctx)).To(ConsistOf(HavePrefix("Warning Excluded"), HavePrefix("Normal GPUReady")))
 	})
 
 	It("has the state of node discovery in its entry before it is discovered", func(ctx SpecContext) {
