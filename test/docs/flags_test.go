@@ -23,12 +23,14 @@ var (
 
 // foreignFlags are flags of other programs that the docs name without the program.
 var foreignFlags = map[string]string{
+	"--as":                      "of client-go",
 	"--cascade":                 "of kubectl delete",
+	"--context":                 "of client-go",
 	"--force-conflicts":         "of kubectl apply and helm upgrade",
 	"--no-hooks":                "of helm uninstall",
 	"--reset-then-reuse-values": "of helm upgrade",
 	"--reset-values":            "of helm upgrade",
-	"--previous":                "of kubectl logs",
+	"--request-timeout":         "of client-go",
 	"--root-dir":                "of the kubelet",
 	"--register-with-taints":    "of the kubelet",
 	"--restart-mode":            "of nvidia-ctk-installer",
@@ -115,7 +117,7 @@ func each[N ast.Node](files []*ast.File, visit func(N)) {
 }
 
 // kinds are those of the methods that declare a flag, such as StringVarP.
-var kinds = regexp.MustCompile(`^(?:String|Bool|Int|Uint|Duration|StringSlice|StringArray|Func)?(Var)?P?$`)
+var kinds = regexp.MustCompile(`^(?:String|Bool|Int|Int64|Uint|Duration|StringSlice|StringArray|Func)?(Var)?P?$`)
 
 // declaredBy returns the name of the flag that a call declares.
 func declaredBy(call *ast.CallExpr, constants map[string]string) (string, bool) {
