@@ -57,10 +57,12 @@ func claimsOf(ctx context.Context, asked *session, pod *corev1.Pod) []*resourcev
 // the first version in which a DeviceClass maps one.
 func mappedResources(ctx context.Context, asked *session) map[corev1.ResourceName]bool {
 	mapped := map[corev1.ResourceName]bool{}
-	_, err := list(ctx, asked.kube.ResourceV1().DeviceClasses().List, metav1.ListOptions{},
-		func(class *resourcev1.DeviceClass) {
-			if name := class.Spec.ExtendedResourceName; name != nil {
-				mapped[corev1.ResourceName(*name)] = true
+	classes := resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
+	_, err := list(ctx, asked.objects.Resource(classes).List, metav1.ListOptions{},
+		func(class *unstructured.Unstructured) {
+			name, _, _ := unstructured.NestedString(class.Object, "spec", "extendedResourceName") // "" unless it is a text.
+			if name != "" {
+				mapped[corev1.ResourceName(name)] = true
 			}
 		})
 	if err != nil {

@@ -180,6 +180,6 @@ func (o *cleanupOptions) resetNamespace(ctx context.Context, out io.Writer, name
 	}
 	nothing := applycorev1.Namespace(namespace.Name)
 	options := metav1.ApplyOptions{FieldManager: labels.FieldOwner, Force: true}
-	_, err := o.asked.kube.CoreV1().Namespaces().Apply(ctx, nothing, options)
+	_, err := o.asked.core.Namespaces().Apply(ctx, nothing, options)
 	return said(err)
 }

@@ -32,7 +32,7 @@ func (c *collector) gpuPods(ctx context.Context) {
 	if err != nil {
 		c.bundle.missing("resource claims, all of which count as claims for GPUs", "/apis/"+resourcev1.GroupName, err)
 	}
-	_, err = list(ctx, c.session.kube.CoreV1().Pods("").List, metav1.ListOptions{}, func(pod *corev1.Pod) {
+	_, err = list(ctx, c.session.core.Pods("").List, metav1.ListOptions{}, func(pod *corev1.Pod) {
 		if wantsGPU(pod, claims) {
 			found = append(found, gpuPod{
 				pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase, overview.GPURequests(pod),

@@ -14,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // The authentication of kubeconfigs that kubectl supports.
 	"k8s.io/client-go/rest"
@@ -98,8 +99,8 @@ func (c *connection) override(config *rest.Config) error {
 
 // session reads and writes the objects of a cluster.
 type session struct {
-	// kube reads protobuf, which takes a fraction of the time.
-	kube     kubernetes.Interface
+	// core reads protobuf, which takes a fraction of the time. The clients of all groups would take some MB more.
+	core     corev1client.CoreV1Interface
 	objects  dynamic.Interface
 	metadata metadata.Interface
 	// mapper finds the resources of names as kubectl takes them.
@@ -120,15 +121,16 @@ func newSession(config *rest.Config, namespace string) (*session, error) {
 	binary := rest.CopyConfig(config)
 	binary.ContentType = runtime.ContentTypeProtobuf
 	binary.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	kube, ofKube := kubernetes.NewForConfigAndClient(binary, client)
+	core, ofCore := corev1client.NewForConfigAndClient(binary, client)
 	objects, ofObjects := dynamic.NewForConfigAndClient(config, client)
 	names, ofNames := metadata.NewForConfigAndClient(config, client)
-	if err := errors.Join(ofKube, ofObjects, ofNames); err != nil {
+	resources, ofResources := discovery.NewDiscoveryClientForConfigAndClient(config, client)
+	if err := errors.Join(ofCore, ofObjects, ofNames, ofResources); err != nil {
 		return nil, err
 	}
 	return &session{
-		kube: kube, objects: objects, metadata: names, namespace: namespace,
-		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery())),
+		core: core, objects: objects, metadata: names, namespace: namespace,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(resources)),
 	}, nil
 }
 
@@ -137,7 +139,7 @@ func newSession(config *rest.Config, namespace string) (*session, error) {
 func (s *session) read(
 	ctx context.Context, path string, query url.Values, accept string, limit int64,
 ) (text []byte, cut bool, err error) {
-	request := s.kube.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", accept)
+	request := s.core.RESTClient().Get().AbsPath(path).SetHeader("Accept", accept)
 	for name, values := range query {
 		for _, value := range values {
 			request.Param(name, value)

@@ -28,7 +28,7 @@ func TestErrorsOfTheCluster(t *testing.T) {
 	server.refused = true
 	s := server.session(t)
 	read := func(s *session) error {
-		_, err := list(t.Context(), s.kube.CoreV1().Nodes().List, metav1.ListOptions{}, func(*corev1.Node) {})
+		_, err := list(t.Context(), s.core.Nodes().List, metav1.ListOptions{}, func(*corev1.Node) {})
 		return err
 	}
 	err := read(s)

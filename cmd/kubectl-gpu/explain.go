@@ -192,7 +192,7 @@ func (o explainOptions) pod(
 	ctx context.Context, asked *session, name string, known map[string]reasons.Explanation,
 ) (*explain.Pod, error) {
 	var pod *corev1.Pod
-	core := asked.kube.CoreV1()
+	core := asked.core
 	if _, err := list(ctx, core.Pods(o.namespace).List, withField(metav1.ListOptions{}, "metadata.name", name),
 		func(found *corev1.Pod) { pod = found }); err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (o explainOptions) pod(
 // addNodes adds the node of a pod, or all nodes with GPUs and what is requested of them if it has none yet. Pods that
 // cannot be listed are no error.
 func addNodes(ctx context.Context, asked *session, in *explain.PodInput) error {
-	options, core := gpuNodes, asked.kube.CoreV1()
+	options, core := gpuNodes, asked.core
 	if node := in.Pod.Spec.NodeName; node != "" {
 		options = withField(gpuNodes, "metadata.name", node)
 	}

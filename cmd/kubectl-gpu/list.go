@@ -14,7 +14,7 @@ import (
 )
 
 // pageSize is how many objects one answer has.
-const pageSize = 500
+const pageSize = 50
 
 // list hands each object of a list to each, one after the other, and returns the resource version of the list. It holds
 // at most three pages of pageSize objects.

@@ -137,7 +137,7 @@ func (o logsOptions) pods(ctx context.Context, asked *session, node string) ([]c
 func stackOn(ctx context.Context, asked *session, namespace, node string) (pods []corev1.Pod, err error) {
 	options := withField(metav1.ListOptions{LabelSelector: labels.ManagedBy + "=" + labels.ManagedByValue},
 		"spec.nodeName", node)
-	_, err = list(ctx, asked.kube.CoreV1().Pods(namespace).List, options,
+	_, err = list(ctx, asked.core.Pods(namespace).List, options,
 		func(pod *corev1.Pod) { pods = append(pods, *pod) })
 	return pods, err
 }
@@ -195,7 +195,7 @@ func (o logsOptions) print(ctx context.Context, out io.Writer, asked *session, l
 	if o.tail >= 0 {
 		options.TailLines = &o.tail
 	}
-	stream, err := asked.kube.CoreV1().Pods(log.Namespace).GetLogs(log.Pod, &options).Stream(ctx)
+	stream, err := asked.core.Pods(log.Namespace).GetLogs(log.Pod, &options).Stream(ctx)
 	if err != nil {
 		return said(err)
 	}

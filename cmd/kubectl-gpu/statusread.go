@@ -66,7 +66,7 @@ func (c *liveCluster) read(ctx context.Context) error {
 func (c *liveCluster) readSome(ctx context.Context, ofNodes metav1.ListOptions, ofPods *metav1.ListOptions) error {
 	next := newLiveCluster(c.asked)
 	next.policies, next.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}
-	versions, core := &next.versions, c.asked.kube.CoreV1()
+	versions, core := &next.versions, c.asked.core
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		versions.policies, err = listPolicies(groupCtx, c.asked, added(next.setPolicy))
@@ -110,7 +110,7 @@ func (c *liveCluster) follow(ctx context.Context) error {
 			return nil
 		})
 	}
-	core := c.asked.kube.CoreV1()
+	core := c.asked.core
 	start(func() error {
 		all := c.asked.objects.Resource(policies)
 		return watch(ctx, all.Watch, metav1.ListOptions{}, c.versions.policies, c.setRawPolicy)

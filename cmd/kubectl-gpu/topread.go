@@ -176,7 +176,7 @@ func allPolicies(ctx context.Context, asked *session) (all []*v1.ClusterPolicy, 
 func exporters(ctx context.Context, asked *session, namespace string) (map[string]*corev1.Pod, error) {
 	found := map[string]*corev1.Pod{}
 	options := metav1.ListOptions{LabelSelector: labels.Operand + "=" + exporterOperand}
-	_, err := list(ctx, asked.kube.CoreV1().Pods(namespace).List, options, func(pod *corev1.Pod) {
+	_, err := list(ctx, asked.core.Pods(namespace).List, options, func(pod *corev1.Pod) {
 		other := found[pod.Spec.NodeName]
 		if pod.Spec.NodeName != "" && (other == nil || pod.CreationTimestamp.After(other.CreationTimestamp.Time)) {
 			found[pod.Spec.NodeName] = pod
