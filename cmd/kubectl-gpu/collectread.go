@@ -42,8 +42,6 @@ const (
 	maxPart    = 32 << 20
 	maxLog     = 1 << 20
 	maxVersion = 64 << 10
-	// largePage is how many objects an answer has of kinds whose objects may be large.
-	largePage = 50
 	// maxExplained and maxExporters bound the nodes that are looked at one by one, and maxLogged the pods whose logs are
 	// read, those that are not ready first.
 	maxExplained = 50
@@ -100,7 +98,7 @@ func parts(namespace string) []part {
 		{file: "nvidiadrivers", resource: v1alpha1.GroupVersion.WithResource("nvidiadrivers"), optional: true},
 		{file: "nodes", resource: core.WithResource("nodes"), options: gpuNodes, trim: withoutImages},
 		{
-			file: "crds", trim: withoutSchema, options: metav1.ListOptions{Limit: largePage},
+			file: "crds", trim: withoutSchema,
 			resource: schema.GroupVersionResource{
 				Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 			},
@@ -134,7 +132,6 @@ func parts(namespace string) []part {
 		for _, resource := range of.resources {
 			all = append(all, part{
 				file: namespace + "/" + resource, resource: of.group.WithResource(resource), namespace: namespace,
-				options:  metav1.ListOptions{Limit: largePage},
 				optional: of.group == monitoringv1.SchemeGroupVersion,
 			})
 		}

@@ -102,7 +102,7 @@ func TestListInPages(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(version).To(Equal("7"))
 	g.Expect(names).To(Equal([]string{"a", "amore"}))
-	g.Expect(asked).To(Equal([]string{"500x=y", "500morex=y"}))
+	g.Expect(asked).To(Equal([]string{"50x=y", "50morex=y"}))
 }
 
 // A watch ends with the connection, or when the API server no longer has the version.

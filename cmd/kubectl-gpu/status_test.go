@@ -105,5 +105,5 @@ func TestStatusOfSomeNodes(t *testing.T) {
 	}
 	g := NewWithT(t)
 	g.Expect(kubectlGPU("", "status", "--kubeconfig", config, "--context", "c", "-l", "x=y").code).To(BeZero())
-	g.Expect(server.queries()).To(ContainElement("labelSelector=nvidia.com%2Fgpu.present%3Dtrue%2Cx%3Dy&limit=500"))
+	g.Expect(server.queries()).To(ContainElement("labelSelector=nvidia.com%2Fgpu.present%3Dtrue%2Cx%3Dy&limit=50"))
 }
