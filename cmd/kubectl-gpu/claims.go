@@ -14,18 +14,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade/gpuuse"
 )
 
-// resourceAPI is a version of the API of claims (DRA).
-func resourceAPI(version string) schema.GroupVersion {
-	return schema.GroupVersion{Group: resourcev1.GroupName, Version: version}
-}
-
 // listClaims lists the resource claims of a namespace, of all for "", that the options select. A cluster that does not
 // serve them has none.
 func listClaims(
 	ctx context.Context, asked *session, namespace string, options metav1.ListOptions,
 ) (found []*resourcev1.ResourceClaim, err error) {
 	for _, version := range gpuuse.ClaimVersions() {
-		resource := resourceAPI(version).WithResource("resourceclaims")
+		resource := schema.GroupVersionResource{
+			Group: resourcev1.GroupName, Version: version, Resource: "resourceclaims",
+		}
 		_, err = list(ctx, asked.objects.Resource(resource).Namespace(namespace).List, options,
 			func(object *unstructured.Unstructured) {
 				claim := &resourcev1.ResourceClaim{}

@@ -16,7 +16,6 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/explain"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
-	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/status/reasons"
 )
 
@@ -100,8 +99,7 @@ func (o explainOptions) find(
 		case node != nil:
 			return node, nodeText(node), nil
 		case kind == "node":
-			return nil, "", fmt.Errorf("no node %s has the label %s=%s: see kubectl get nodes --show-labels", name,
-				labels.GPUPresent, labels.True)
+			return nil, "", missingNodes([]string{name}, nil)
 		}
 	} else if all, err := allPolicies(ctx, asked); err == nil {
 		// Who may only read pods gets the explanation all the same.

@@ -205,7 +205,7 @@ func (s *session) remove(ctx context.Context, how deletion, all ...target) error
 	})
 }
 
-// delete deletes an object and returns its UID, which is empty where nobody waits for its end.
+// delete deletes an object. It returns its UID if how.wait is set, for which it reads the object first.
 func (s *session) delete(ctx context.Context, how deletion, of target) (types.UID, error) {
 	resource, err := s.resource(of.resource, of.namespace)
 	if err != nil {

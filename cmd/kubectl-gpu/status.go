@@ -101,9 +101,7 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 	}
 	live := newLiveCluster(asked)
 	live.names = o.names
-	if o.selector != "" {
-		live.ofNodes.LabelSelector += "," + o.selector
-	}
+	live.ofNodes = gpuNodesLabelled(o.selector)
 	if err := live.read(cmd.Context()); err != nil {
 		if o.detailedExit && errors.Is(err, errNotServed) {
 			return coded{failure{err}, exitNotReady}
@@ -118,9 +116,7 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 		return failure{err}
 	}
 	if o.notReady {
-		found.Nodes = slices.DeleteFunc(found.Nodes, func(n overview.Node) bool {
-			return n.Ready == overview.Ready || n.Ready == overview.Excluded
-		})
+		found.Nodes = unreadyOf(found.Nodes)
 	}
 	if err := o.print(cmd.OutOrStdout(), found, time.Now()); err != nil {
 		return failure{err}

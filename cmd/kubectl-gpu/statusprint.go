@@ -151,9 +151,7 @@ func overviewText(found overview.Overview, now time.Time, wide bool, colours pal
 		return text + nodesText(found.Nodes, now, wide, colours)
 	}
 	text += "\n" + groupsText(overview.Groups(found.Nodes), colours)
-	unready := slices.DeleteFunc(slices.Clone(found.Nodes), func(n overview.Node) bool {
-		return n.Ready == overview.Ready || n.Ready == overview.Excluded
-	})
+	unready := unreadyOf(found.Nodes)
 	if shown := unready[:min(len(unready), maxUnready)]; len(shown) > 0 {
 		text += nodesText(shown, now, wide, colours)
 		unready = unready[len(shown):]
@@ -162,6 +160,13 @@ func overviewText(found overview.Overview, now time.Time, wide bool, colours pal
 		text += fmt.Sprintf("%d more are not ready: kubectl gpu status --not-ready lists them.\n", len(unready))
 	}
 	return text
+}
+
+// unreadyOf returns those of the nodes that are not ready.
+func unreadyOf(nodes []overview.Node) []overview.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n overview.Node) bool {
+		return n.Ready == overview.Ready || n.Ready == overview.Excluded
+	})
 }
 
 // summaryText returns the state of the policy and of all nodes.

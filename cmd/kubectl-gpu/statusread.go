@@ -33,6 +33,15 @@ var (
 	}
 )
 
+// gpuNodesLabelled selects the nodes with GPUs that have other labels, too; any for "".
+func gpuNodesLabelled(selector string) metav1.ListOptions {
+	options := gpuNodes
+	if selector != "" {
+		options.LabelSelector += "," + selector
+	}
+	return options
+}
+
 // liveCluster is what an overview is computed from, as it changes.
 type liveCluster struct {
 	asked *session

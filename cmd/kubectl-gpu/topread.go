@@ -187,12 +187,8 @@ func exporters(ctx context.Context, asked *session, namespace string) (map[strin
 
 // gpuNodesWith returns the nodes with GPUs and other labels, empty for any: the facts that their labels have.
 func gpuNodesWith(ctx context.Context, asked *session, selector string) ([]nodeinfo.Facts, error) {
-	options := gpuNodes
-	if selector != "" {
-		options.LabelSelector += "," + selector
-	}
 	var nodes []nodeinfo.Facts
-	_, err := list(ctx, asked.headers("nodes", ""), options,
+	_, err := list(ctx, asked.headers("nodes", ""), gpuNodesLabelled(selector),
 		func(object *metav1.PartialObjectMetadata) {
 			nodes = append(nodes, observe.Facts(&corev1.Node{ObjectMeta: object.ObjectMeta}))
 		})

@@ -9,7 +9,6 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/names/text"
-	"github.com/clusterpolicy/gpu-operator/internal/removal"
 )
 
 // maxNamedLeft is how many nodes the message of a policy that is being removed names.
@@ -48,10 +47,10 @@ func Removing(policy *v1.ClusterPolicy, in Removal) v1.ClusterPolicyStatus {
 func heldFirst(entries []*fleet.Entry) (ordered []*fleet.Entry, failures int) {
 	var failed, held, others []*fleet.Entry
 	for _, entry := range entries {
-		switch {
-		case removalReason(entry) == v1.ReasonRemovalFailed:
+		switch removalReason(entry) {
+		case v1.ReasonRemovalFailed:
 			failed = append(failed, entry)
-		case entry.Removal != nil && entry.Removal.Step.Action == removal.Hold:
+		case v1.ReasonRemovalHeld:
 			held = append(held, entry)
 		default:
 			others = append(others, entry)
