@@ -34,9 +34,9 @@ case $1 in
   rootfs)
     [ -z "$(ls -A "$dir")" ] || fail "$dir is not empty: what lies there would get into the image"
     # gpu-node and gpu-node-cuda run in the operands' pods; their paths are known to the manifests.
-    # kubectl-gpu is for people and pipelines that have the image at hand.
+    # Every GPU node pulls the image. kubectl-gpu is a program of people's computers and has a release of its own.
     mkdir -p "$dir/usr/bin" "$dir/licenses"
-    GOOS=linux build "$dir/usr/bin" ./cmd/gpu-operator ./cmd/gpu-node ./cmd/gpu-node-cuda ./cmd/kubectl-gpu
+    GOOS=linux build "$dir/usr/bin" ./cmd/gpu-operator ./cmd/gpu-node ./cmd/gpu-node-cuda
     ln -s usr/bin/gpu-operator "$dir/gpu-operator"
     cp LICENSE "$dir/licenses/LICENSE"
     ;;

@@ -60,8 +60,8 @@ func buildRootFS(ctx context.Context, repository, rootfs string) error {
 	return nil
 }
 
-// RawOperatorImage returns the operator's image as that of BuildOperatorImage, but for kubectl-gpu, and with layers
-// that are not compressed. The folder rootfs, which must be empty, gets its files.
+// RawOperatorImage returns the operator's image as that of BuildOperatorImage with layers that are not compressed. The
+// folder rootfs, which must be empty, gets its files.
 func RawOperatorImage(ctx context.Context, repository, rootfs string) (Image, error) {
 	if err := buildRootFS(ctx, repository, rootfs); err != nil {
 		return Image{}, err
@@ -71,7 +71,7 @@ func RawOperatorImage(ctx context.Context, repository, rootfs string) (Image, er
 		Entrypoint: []string{"/usr/bin/gpu-operator"}, User: "65532:65532",
 	}
 	err := filepath.WalkDir(rootfs, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || entry.Name() == "kubectl-gpu" {
+		if err != nil || entry.IsDir() {
 			return err
 		}
 		place, err := filepath.Rel(rootfs, path)

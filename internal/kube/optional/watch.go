@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/clusterpolicy/gpu-operator/internal/kube/notify"
 )
@@ -50,8 +49,6 @@ type Watch struct {
 	// stop ends the wait for the first sync; nil without an informer.
 	stop context.CancelFunc
 }
-
-var _ manager.LeaderElectionRunnable = (*Watch)(nil)
 
 // New returns a Watch that is not started.
 func New(options Options) *Watch {

@@ -23,10 +23,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/clusterpolicy/gpu-operator/internal/kube/notify"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/optional"
 )
+
+// The package itself does not link the manager: kubectl-gpu, which has none, reads the same observations.
+var _ manager.LeaderElectionRunnable = (*optional.Watch)(nil)
 
 var (
 	errDown = errors.New("the aggregated API is down")

@@ -17,7 +17,6 @@ func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
 		"/usr/bin/gpu-node",
 		"/usr/bin/gpu-node-cuda",
 		"/usr/bin/gpu-operator",
-		"/usr/bin/kubectl-gpu",
 	}
 	checked := 0
 	for operand, sets := range (situation{}).daemonSets(t) {
