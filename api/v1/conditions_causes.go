@@ -46,6 +46,17 @@ const (
 
 // Reasons that the scheduler and the kubelet set, and that the operator reports unchanged.
 const (
+	// ReasonFailedMount: the kubelet cannot mount a volume of the operand's pod.
+	// Cause: a ConfigMap or Secret that the message names does not exist or has no such key, or a path on the host is not
+	// what the volume needs.
+	// Remedy: create the object, or correct the field of the spec that names it; the kubelet retries on its own.
+	ReasonFailedMount = "FailedMount"
+	// ReasonFailedCreatePodSandBox: the container runtime cannot create the operand's pod.
+	// Cause: it does not know the handler of the pod's RuntimeClass, its network plugin fails, or it cannot pull the image
+	// of the sandbox.
+	// Remedy: of a missing handler, read the log of the container toolkit on the node, and check that the runtime was
+	// restarted; otherwise repair the network plugin or the runtime.
+	ReasonFailedCreatePodSandBox = "FailedCreatePodSandBox"
 	// ReasonUnschedulable: the scheduler finds no place for the operand's pod on its node.
 	// Cause: the node has not enough CPU, memory or pod slots left, or the pod requires what the node does not have.
 	// Remedy: free resources on the node, lower the operand's resources, or set a priority class in

@@ -59,6 +59,9 @@
 //	| reasons of missing pods, and the | numbers of missing pods,  | one per DaemonSet, 1   | a list of Events some    |
 //	| time of the next list            | by DaemonSet UID; time    | kB                     | seconds later, and no    |
 //	| (observe.CreateFailures)         |                           |                        | reason until then        |
+//	| why pods do not start, and the   | number of unready pods;   | 0.4 kB for each pod    | a list of Events in the  |
+//	| time of the next list            | the next list; time       | that fails             | first pass               |
+//	| (observe.StartFailures)          |                           |                        |                          |
 //	| what was reported about the CRD, | another CRD or policy;    | 0.3 kB                 | a repeated Event; a spec |
 //	| and since when a spec differs    | the last applied spec     |                        | that has lost fields for |
 //	| with the same generation         |                           |                        | good is applied later    |

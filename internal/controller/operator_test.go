@@ -120,6 +120,7 @@ func (o *operator) start() {
 		DriverToolkit:  observe.NewDriverToolkit(nil, nil, o.clock),
 		OpenShift:      observe.NewOpenShift(nil, nil, nil, o.clock),
 		CreateFailures: observe.NewCreateFailures(uncached, namespace, o.clock),
+		StartFailures:  observe.NewStartFailures(uncached, namespace, o.clock),
 		References:     references{reader: o},
 		Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: o, Live: uncached},
 		DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: o, Live: uncached},

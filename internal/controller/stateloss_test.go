@@ -45,8 +45,9 @@ var stateLosses = map[string]func(*operator){
 	"status times": func(o *operator) {
 		o.pass.Status = statuswriter.New(o, o.clock, o.node.Events, o.pass.Catalogue, statuswriter.DefaultTiming())
 	},
-	"create failures": func(o *operator) {
+	"failures of pods": func(o *operator) {
 		o.pass.CreateFailures = observe.NewCreateFailures(live{o}, namespace, o.clock)
+		o.pass.StartFailures = observe.NewStartFailures(live{o}, namespace, o.clock)
 	},
 	"definitions": func(o *operator) {
 		o.pass.Schema = &observe.Schema{Definition: o.pass.Schema.Definition, Cached: o, Live: live{o}}

@@ -242,9 +242,9 @@ func TestDeadlines(t *testing.T) {
 // A missing pod is reported with the cause and the DaemonSet.
 func TestMissingPods(t *testing.T) {
 	taint := corev1.Taint{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}
-	quota := map[string]assess.CreateFailure{"driver": {Reason: v1.ReasonQuotaExceeded, Message: "exceeded quota: small"}}
+	quota := map[string]assess.PodFailure{"driver": {Reason: v1.ReasonQuotaExceeded, Message: "exceeded quota: small"}}
 	tests := map[string]struct {
-		failures map[string]assess.CreateFailure
+		failures map[string]assess.PodFailure
 		change   func(*env)
 		reason   string
 		message  string
@@ -281,7 +281,7 @@ func TestMissingPods(t *testing.T) {
 			operand: "ready on 1 of 2 nodes",
 		},
 		"a quota refuses pods of another": {
-			failures: map[string]assess.CreateFailure{"device-plugin": quota["driver"]},
+			failures: map[string]assess.PodFailure{"device-plugin": quota["driver"]},
 			reason:   "PodMissing", message: "DaemonSet driver has not created a pod on the node yet",
 			operand: "ready on 1 of 2 nodes",
 		},

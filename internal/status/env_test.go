@@ -60,7 +60,7 @@ type env struct {
 	contents map[operand.Reference]operand.Content
 	// drivers are the NVIDIADriver objects, if the spec uses them.
 	drivers        []v1alpha1.NVIDIADriver
-	createFailures map[string]assess.CreateFailure
+	createFailures map[string]assess.PodFailure
 	// upgrades is the report of driver upgrades; nil before the first.
 	upgrades *upgrade.Report
 	err      error

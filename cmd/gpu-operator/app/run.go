@@ -240,6 +240,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 			Namespace: o.namespace, OperatorImage: o.image, Images: overrides, Ignored: ignored, Proxy: o.proxy,
 			Metrics:        o.metrics.endpoint(),
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
+			StartFailures:  observe.NewStartFailures(mgr.GetAPIReader(), o.namespace, now),
 			Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: mgr.GetAPIReader()},
 			DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: mgr.GetAPIReader()},
 			ServerVersion:  serverVersion(mgr.GetConfig(), mgr.GetHTTPClient(), now, ctrl.Log),

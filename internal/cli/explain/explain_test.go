@@ -298,6 +298,22 @@ func TestReasonsOfAPod(t *testing.T) {
 		"a sandbox that another cause keeps from starting": {
 			pod:    pod("nvidia.com/gpu=1", on("a"), waiting("ContainerCreating")),
 			events: []corev1.Event{event("FailedCreatePodSandBox", "no address left")},
+			want:   []string{explain.PodNotStarted}, message: "FailedCreatePodSandBox: no address left", next: "network plugin",
+		},
+		"a volume that cannot be mounted": {
+			pod: pod("nvidia.com/gpu=1", on("a"), waiting("ContainerCreating")),
+			events: []corev1.Event{
+				event("FailedMount", `MountVolume.SetUp failed for volume "data" : configmap "sets" not found`),
+				event("Other", "x"),
+			},
+			want:    []string{explain.PodNotStarted},
+			message: `FailedMount: MountVolume.SetUp failed for volume "data" : configmap "sets" not found`,
+			next:    "create the object",
+		},
+		"a volume that could not be mounted at first": {
+			pod:    pod("nvidia.com/gpu=1", on("a"), waiting("ImagePullBackOff")),
+			events: []corev1.Event{event("FailedMount", "timed out")},
+			want:   []string{explain.ContainerWaiting}, next: "image",
 		},
 		"a handler that was missing before the container ended": {
 			pod:    pod("nvidia.com/gpu=1", on("a"), exited(3)),

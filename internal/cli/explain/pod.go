@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/status/reasons"
@@ -30,6 +31,8 @@ const (
 	Ended = "Ended"
 	// RuntimeHandlerMissing: the container runtime does not know the handler of the pod's RuntimeClass.
 	RuntimeHandlerMissing = "RuntimeHandlerMissing"
+	// PodNotStarted: the kubelet cannot mount a volume of the pod, or the container runtime cannot create the pod.
+	PodNotStarted = "PodNotStarted"
 	// ContainerWaiting: a container does not start.
 	ContainerWaiting = "ContainerWaiting"
 	// NodeGPUsNotReady: the pod is on a node whose GPUs cannot be used.
@@ -172,15 +175,14 @@ func gated(pod *corev1.Pod) []Finding {
 // onItsNode explains a pod that is scheduled.
 func (in PodInput) onItsNode() []Finding {
 	var all []Finding
-	if event := in.event("FailedCreatePodSandBox"); event != "" && isAboutHandlers(event) && !hasStarted(in.Pod) {
-		all = append(all, Finding{
-			Reason: RuntimeHandlerMissing, Message: event,
-			Cause: "the container toolkit has not configured the container runtime of the node, or another runtime serves " +
-				"the node",
-			Next: "look at the operand container-toolkit there: kubectl gpu explain node/" + in.Pod.Spec.NodeName,
-		})
+	waiting := waitingReason(in.Pod)
+	if event := latestOf(in.Events, assess.IsStartFailure); event != nil && !hasStarted(in.Pod) {
+		// A container that waits for its image has volumes and a sandbox.
+		if failure := assess.StartFailure(event); waiting == "" || failure.IsOfHandler() {
+			all = append(all, in.notStarted(failure))
+		}
 	}
-	if waiting := waitingReason(in.Pod); waiting != "" && len(all) == 0 {
+	if waiting != "" && len(all) == 0 {
 		known := in.Reasons[waiting]
 		all = append(all, Finding{
 			Reason: ContainerWaiting, Message: podState(in.Pod), Cause: known.Cause,
@@ -201,15 +203,27 @@ func (in PodInput) onItsNode() []Finding {
 	return all
 }
 
+// notStarted explains a pod without a started container.
+func (in PodInput) notStarted(failure assess.PodFailure) Finding {
+	if failure.IsOfHandler() {
+		return Finding{
+			Reason: RuntimeHandlerMissing, Message: failure.Message,
+			Cause: "the container toolkit has not configured the container runtime of the node, or another runtime serves " +
+				"the node",
+			Next: "look at the operand container-toolkit there: kubectl gpu explain node/" + in.Pod.Spec.NodeName,
+		}
+	}
+	known := in.Reasons[failure.Reason]
+	return Finding{
+		Reason: PodNotStarted, Message: text.Join(failure.Reason, failure.Message), Cause: known.Cause, Next: known.Remedy,
+		Commands: []string{fmt.Sprintf("kubectl -n %s describe pod %s", in.Pod.Namespace, in.Pod.Name)},
+	}
+}
+
 // hasStarted reports whether a container of the pod runs or has run, for which the pod's sandbox was created.
 func hasStarted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
 		func(s corev1.ContainerStatus) bool { return s.State.Running != nil || s.State.Terminated != nil })
-}
-
-func isAboutHandlers(event string) bool {
-	return strings.Contains(event, "no runtime for") || strings.Contains(event, "RuntimeHandler") ||
-		strings.Contains(event, "runtime handler")
 }
 
 // waitingReason is why a container of the pod does not start, empty if none is known.

@@ -82,7 +82,8 @@ func (b *Basis) equals(other *Basis) bool {
 	return other != nil && b.Decisions == other.Decisions && b.KeepNodes == other.KeepNodes &&
 		same(b.Removal, other.Removal) &&
 		maps.Equal(b.fingerprint, other.fingerprint) &&
-		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
+		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures) &&
+		maps.Equal(b.Stack.StartFailures, other.Stack.StartFailures)
 }
 
 // selectorKeys returns the label keys of all nodeSelectors of the spec and of NVIDIADriver objects.

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
@@ -33,7 +34,7 @@ func TestPublish(t *testing.T) {
 					Name: "driver", UID: "1", Generation: 3, Labels: map[string]string{labels.Operand: "driver"},
 					Annotations: map[string]string{labels.TemplateDigest: "d"},
 				}}},
-				CreateFailures: map[string]assess.CreateFailure{"driver": {Reason: "QuotaExceeded", Message: "x"}},
+				CreateFailures: map[string]assess.PodFailure{"driver": {Reason: "QuotaExceeded", Message: "x"}},
 			},
 		}
 	}
@@ -74,11 +75,14 @@ func TestPublish(t *testing.T) {
 			want:   true,
 		},
 		"another cause of create failures": {change: func(b *fleet.Basis) {
-			b.Stack.CreateFailures["driver"] = assess.CreateFailure{Reason: "AdmissionDenied"}
+			b.Stack.CreateFailures["driver"] = assess.PodFailure{Reason: "AdmissionDenied"}
 		}, want: true},
 		"the removal of the stack": {
 			change: func(b *fleet.Basis) { b.Removal = &fleet.Removal{RuntimeClass: "nvidia"} }, want: true,
 		},
+		"a failure to start": {change: func(b *fleet.Basis) {
+			b.Stack.StartFailures = map[types.UID]assess.PodFailure{"p": {Reason: "FailedMount", Message: "x"}}
+		}, want: true},
 		"create failures are resolved": {change: func(b *fleet.Basis) { b.Stack.CreateFailures = nil }, want: true},
 	}
 	for name, test := range tests {

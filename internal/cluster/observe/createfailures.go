@@ -51,7 +51,7 @@ type CreateFailures struct {
 	// mutex guards what follows.
 	mutex     sync.Mutex
 	shortages map[types.UID]*shortage
-	found     map[string]assess.CreateFailure
+	found     map[string]assess.PodFailure
 }
 
 // shortage is a DaemonSet with fewer pods than desired.
@@ -67,12 +67,12 @@ type shortage struct {
 func NewCreateFailures(live client.Reader, namespace string, clk clock.PassiveClock) *CreateFailures {
 	return &CreateFailures{
 		live: live, namespace: namespace, clock: clk,
-		shortages: map[types.UID]*shortage{}, found: map[string]assess.CreateFailure{},
+		shortages: map[types.UID]*shortage{}, found: map[string]assess.PodFailure{},
 	}
 }
 
 // Found returns the failures of the last Refresh, by the name of the DaemonSet.
-func (c *CreateFailures) Found() map[string]assess.CreateFailure {
+func (c *CreateFailures) Found() map[string]assess.PodFailure {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.found
@@ -86,7 +86,7 @@ func (c *CreateFailures) Refresh(ctx context.Context, daemonSets map[string]*app
 	now := c.clock.Now()
 	short, due := c.trackShortages(daemonSets, now)
 	found := maps.Clone(c.found)
-	maps.DeleteFunc(found, func(name string, _ assess.CreateFailure) bool { return short[name] == nil })
+	maps.DeleteFunc(found, func(name string, _ assess.PodFailure) bool { return short[name] == nil })
 	var err error
 	if due {
 		err = c.read(ctx, short, found, now)
@@ -126,7 +126,7 @@ func (c *CreateFailures) trackShortages(
 
 // read lists Events and updates found for the DaemonSets whose check is due.
 func (c *CreateFailures) read(
-	ctx context.Context, short map[string]*appsv1.DaemonSet, found map[string]assess.CreateFailure, now time.Time,
+	ctx context.Context, short map[string]*appsv1.DaemonSet, found map[string]assess.PodFailure, now time.Time,
 ) error {
 	newest, err := c.newestEvents(ctx, now)
 	for name, ds := range short {
@@ -183,8 +183,8 @@ var denials = []struct{ substring, reason string }{
 	{"failed calling webhook", v1.ReasonAdmissionDenied},
 }
 
-func createFailure(message string) assess.CreateFailure {
-	failure := assess.CreateFailure{Reason: v1.ReasonFailedCreate, Message: eventPrefix.ReplaceAllString(message, "")}
+func createFailure(message string) assess.PodFailure {
+	failure := assess.PodFailure{Reason: v1.ReasonFailedCreate, Message: eventPrefix.ReplaceAllString(message, "")}
 	for _, denial := range denials {
 		if strings.Contains(message, denial.substring) {
 			failure.Reason = denial.reason

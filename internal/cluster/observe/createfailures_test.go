@@ -46,6 +46,7 @@ func newFailuresEnv(t *testing.T) *failuresEnv {
 			field(func(e *corev1.Event) string { return e.InvolvedObject.Kind }),
 		).
 		WithIndex(&corev1.Event{}, "reason", field(func(e *corev1.Event) string { return e.Reason })).
+		WithIndex(&corev1.Event{}, "type", field(func(e *corev1.Event) string { return e.Type })).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				e.lists++
@@ -111,7 +112,7 @@ func TestCreateFailuresAreReadRarely(t *testing.T) {
 	e.Expect(e.failures.Found()).To(BeEmpty())
 	e.after(time.Second)
 	e.Expect(e.refresh(9)).To(Equal(10 * time.Second))
-	e.Expect(e.failures.Found()).To(Equal(map[string]assess.CreateFailure{"driver": {
+	e.Expect(e.failures.Found()).To(Equal(map[string]assess.PodFailure{"driver": {
 		Reason: "QuotaExceeded", Message: "exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9",
 	}}))
 
@@ -181,11 +182,11 @@ func TestCreateFailureReasons(t *testing.T) {
 	tests := map[string]struct {
 		message string
 		change  func(*corev1.Event)
-		want    assess.CreateFailure
+		want    assess.PodFailure
 	}{
 		"a quota that requires limits": {
 			message: forbidden + `failed quota: small: must specify limits.cpu for: nvidia-driver-ctr`,
-			want: assess.CreateFailure{
+			want: assess.PodFailure{
 				Reason:  "QuotaExceeded",
 				Message: "failed quota: small: must specify limits.cpu for: nvidia-driver-ctr",
 			},
@@ -193,7 +194,7 @@ func TestCreateFailureReasons(t *testing.T) {
 		"a cluster that requires a quota for the priority class": {
 			message: `Error creating: insufficient quota to match these scopes: ` +
 				`[{PriorityClass In [system-node-critical system-cluster-critical]}]`,
-			want: assess.CreateFailure{
+			want: assess.PodFailure{
 				Reason: "QuotaExceeded",
 				Message: "insufficient quota to match these scopes: " +
 					"[{PriorityClass In [system-node-critical system-cluster-critical]}]",
@@ -202,7 +203,7 @@ func TestCreateFailureReasons(t *testing.T) {
 		"Pod Security": {
 			message: forbidden + `violates PodSecurity "restricted:latest": privileged ` +
 				`(container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
-			want: assess.CreateFailure{
+			want: assess.PodFailure{
 				Reason: "PodSecurityDenied",
 				Message: `violates PodSecurity "restricted:latest": privileged ` +
 					`(container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
@@ -211,14 +212,14 @@ func TestCreateFailureReasons(t *testing.T) {
 		"a policy": {
 			message: forbidden + `ValidatingAdmissionPolicy 'images' with binding 'images' denied request: ` +
 				`not from our registry`,
-			want: assess.CreateFailure{
+			want: assess.PodFailure{
 				Reason:  "AdmissionDenied",
 				Message: "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: not from our registry",
 			},
 		},
 		"a webhook": {
 			message: `Error creating: admission webhook "validate.kyverno.svc" denied the request: no hostPath`,
-			want: assess.CreateFailure{
+			want: assess.PodFailure{
 				Reason:  "AdmissionDenied",
 				Message: `admission webhook "validate.kyverno.svc" denied the request: no hostPath`,
 			},
@@ -226,7 +227,7 @@ func TestCreateFailureReasons(t *testing.T) {
 		"a webhook that does not answer, repeatedly": {
 			message: `(combined from similar events): Error creating: Internal error occurred: ` +
 				`failed calling webhook "a.b": connection refused`,
-			want: assess.CreateFailure{
+			want: assess.PodFailure{
 				Reason: "AdmissionDenied",
 				Message: `Internal error occurred: ` +
 					`failed calling webhook "a.b": connection refused`,
@@ -235,7 +236,7 @@ func TestCreateFailureReasons(t *testing.T) {
 		"another cause": {
 			message: forbidden + `error looking up service account gpu-operator/nvidia-driver: ` +
 				`serviceaccount "nvidia-driver" not found`,
-			want: assess.CreateFailure{
+			want: assess.PodFailure{
 				Reason: "FailedCreate",
 				Message: `error looking up service account gpu-operator/nvidia-driver: ` +
 					`serviceaccount "nvidia-driver" not found`,
@@ -255,7 +256,7 @@ func TestCreateFailureReasons(t *testing.T) {
 		"a stale Event that was repeated": {message: "Error creating: x", change: func(e *corev1.Event) {
 			e.Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(e.LastTimestamp.Time)}
 			old(e)
-		}, want: assess.CreateFailure{Reason: "FailedCreate", Message: "x"}},
+		}, want: assess.PodFailure{Reason: "FailedCreate", Message: "x"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -67,6 +67,8 @@ type Options struct {
 	OpenShift *observe.OpenShift
 	// CreateFailures finds the reasons why pods of DaemonSets are missing.
 	CreateFailures *observe.CreateFailures
+	// StartFailures finds the reasons why pods of DaemonSets do not start.
+	StartFailures *observe.StartFailures
 	// References caches the objects that a spec refers to, such as ConfigMaps.
 	References cache.Cache
 	// Schema compares the ClusterPolicy CRD of the cluster with that of this release.

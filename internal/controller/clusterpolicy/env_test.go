@@ -92,6 +92,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		DriverToolkit:  toolkit,
 		OpenShift:      env.newOpenShift(),
 		CreateFailures: observe.NewCreateFailures(live, namespace, env.clock),
+		StartFailures:  observe.NewStartFailures(live, namespace, env.clock),
 		References:     &recordingCache{references, env.callRecorder, "reference"},
 		Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: live},
 		DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: live},

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -80,7 +81,10 @@ func (s *scope) publish(ctx context.Context) {
 
 // refreshStack returns what nodes are assessed by beside the decisions, and looks for it where that is due.
 func (s *scope) refreshStack(ctx context.Context) assess.Stack {
-	return assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.refreshCreateFailures(ctx)}
+	return assess.Stack{
+		DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.refreshCreateFailures(ctx),
+		StartFailures: s.refreshStartFailures(ctx),
+	}
 }
 
 // releaseCluster releases the nodes and the namespace, unless DaemonSets of a deleted policy still run (they were
@@ -193,13 +197,24 @@ func (s *scope) addOpenShift(ctx context.Context, input *operand.Input) {
 
 // refreshCreateFailures returns the known reasons why pods of DaemonSets are missing, by DaemonSet, and schedules the
 // next look for them. An error is only logged.
-func (s *scope) refreshCreateFailures(ctx context.Context) map[string]assess.CreateFailure {
+func (s *scope) refreshCreateFailures(ctx context.Context) map[string]assess.PodFailure {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	wait, err := s.CreateFailures.Refresh(readCtx, s.snapshot.DaemonSets)
 	s.logRead(ctx, err, "Reading the Events of DaemonSets failed: the status may not report why pods are missing")
 	s.requeueAfter(wait)
 	return s.CreateFailures.Found()
+}
+
+// refreshStartFailures returns the known reasons why pods do not start, by the UID of the pod, as
+// refreshCreateFailures.
+func (s *scope) refreshStartFailures(ctx context.Context) map[types.UID]assess.PodFailure {
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	wait, err := s.StartFailures.Refresh(readCtx, s.snapshot.DaemonSets)
+	s.logRead(ctx, err, "Reading the Events of pods failed: the status may not report why pods do not start")
+	s.requeueAfter(wait)
+	return s.StartFailures.Found()
 }
 
 // logRead logs the error of a read that a pass can do without, unless the read before failed in the same way.

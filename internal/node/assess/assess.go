@@ -324,7 +324,7 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 	if ds == nil {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
-	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
+	verdict := in.Stack.explainStart(readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now), pod)
 	if onNode.Stage == v1.StageDriver {
 		verdict = explainKernel(verdict, in.NodePlan)
 	}

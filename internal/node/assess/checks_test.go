@@ -17,6 +17,7 @@ func TestChecksListTheirReasons(t *testing.T) {
 	ofStages := []string{
 		"", v1.ReasonNodeNotReady, v1.ReasonNodeUnreachable, v1.ReasonPodMissing, v1.ReasonStarting, v1.ReasonOperandPaused,
 		v1.ReasonUntoleratedTaint, v1.ReasonCrashLoopBackOff, v1.ReasonKernelHeadersMissing, v1.ReasonQuotaExceeded,
+		v1.ReasonFailedMount, v1.ReasonFailedCreatePodSandBox,
 		v1.ReasonNotAllocatable, v1.ReasonDevicePluginOff, "Reason",
 	}
 	cases := verdictCases()

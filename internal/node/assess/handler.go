@@ -14,7 +14,7 @@ import (
 // checkRuntimeHandler changes the verdict on stage Toolkit to progressing while the toolkit's pod is ready but the
 // container runtime creates no pods with the toolkit's runtime handler. A toolkit that hangs is then reported itself,
 // not the operand that cannot start because of it. If the runtime has created such a pod since the toolkit became
-// ready, the cause is another one and the verdict stays.
+// ready, or the kubelet reports another cause, the verdict stays.
 func (s Stack) checkRuntimeHandler(
 	onNode plan.OperandOnNode, essential []plan.OperandOnNode, pods Pods, verdict readiness.Verdict,
 ) readiness.Verdict {
@@ -23,14 +23,18 @@ func (s Stack) checkRuntimeHandler(
 		verdict.State != readiness.Ready {
 		return verdict
 	}
-	class, toolkitReady := "", readiness.ReadySince(toolkit)
+	class, cause, toolkitReady := "", "", readiness.ReadySince(toolkit)
 	for _, other := range essential {
 		pod := pods[other.Operand]
 		if pod == nil || pod == toolkit {
 			continue
 		}
 		if pending := readiness.PendingRuntimeClass(pod); pending != "" {
-			class = pending
+			failure, fails := s.StartFailures[pod.UID]
+			if fails && !failure.IsOfHandler() {
+				continue // Another cause, such as a volume, for which the runtime was not asked for the pod.
+			}
+			class, cause = pending, failure.Message
 		} else if pod.Spec.RuntimeClassName != nil && readiness.SandboxReadySince(pod).After(toolkitReady) {
 			return verdict
 		}
@@ -38,10 +42,19 @@ func (s Stack) checkRuntimeHandler(
 	if class == "" {
 		return verdict
 	}
-	verdict.State, verdict.Reason = readiness.Progressing, v1.ReasonStarting
-	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime has created no pod with RuntimeClass %s "+
-		"yet: if this lasts, check that it was restarted with the toolkit's configuration",
-		cmp.Or(s.mainContainer(toolkit), "of the toolkit"), class)
+	return withoutHandler(verdict, cmp.Or(s.mainContainer(toolkit), "of the toolkit"), class, cause)
+}
+
+// withoutHandler is the verdict on a ready toolkit whose runtime creates no pods with the RuntimeClass. cause is what the
+// kubelet reports about them; empty if nothing is known yet.
+func withoutHandler(verdict readiness.Verdict, container, class, cause string) readiness.Verdict {
+	advice := "check that it was restarted with the toolkit's configuration"
+	verdict.State, verdict.Reason, verdict.Detail = readiness.Failed, v1.ReasonFailedCreatePodSandBox, cause
+	if cause == "" {
+		verdict.State, verdict.Reason, advice = readiness.Progressing, v1.ReasonStarting, "if this lasts, "+advice
+	}
+	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime has created no pod with RuntimeClass %s yet: %s",
+		container, class, advice)
 	return verdict
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
@@ -39,7 +40,7 @@ func stackNode() *assess.Input {
 			Auxiliary: []plan.OperandOnNode{{Operand: "dcgm-exporter"}, {Operand: "mig-manager"}},
 		},
 		Node: gpuNode(eight, eight), Now: begin, Pods: assess.Pods{},
-		Stack: assess.Stack{DaemonSets: map[string]*appsv1.DaemonSet{}, CreateFailures: map[string]assess.CreateFailure{}},
+		Stack: assess.Stack{DaemonSets: map[string]*appsv1.DaemonSet{}, CreateFailures: map[string]assess.PodFailure{}},
 	}
 	in.Node.UID, in.Node.Annotations = "u", map[string]string{}
 	for _, onNode := range slices.Concat(in.NodePlan.Essential, in.NodePlan.Auxiliary) {
@@ -120,6 +121,26 @@ func unready(in *assess.Input, name operand.Name, since time.Duration) {
 	in.Pods[name].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(begin.Add(-since))},
 	}}}
+}
+
+// awaitSandbox sets whether the pod of an operand has a sandbox.
+func awaitSandbox(in *assess.Input, name operand.Name, has corev1.ConditionStatus) {
+	status := &in.Pods[name].Status
+	status.Conditions = append(status.Conditions, corev1.PodCondition{
+		Type: corev1.PodReadyToStartContainers, Status: has,
+	})
+}
+
+// failToStart makes an Event of the kubelet report that the pod of an operand does not start.
+func failToStart(in *assess.Input, name operand.Name, reason string) {
+	in.Pods[name].UID = types.UID(name)
+	message := map[string]string{
+		"FailedMount": `configmap "x" not found`, "FailedCreatePodSandBox": `no runtime for "nvidia" is configured`,
+		"NetworkNotReady": "cni plugin not initialized",
+	}[reason]
+	in.Stack.StartFailures = map[types.UID]assess.PodFailure{in.Pods[name].UID: assess.StartFailure(
+		&corev1.Event{Reason: reason, Message: message},
+	)}
 }
 
 func fail(in *assess.Input, name operand.Name) {
@@ -266,11 +287,11 @@ func verdictCases() map[string]func(*assess.Input) {
 			delete(in.Pods, "driver")
 		},
 		"a DaemonSet cannot create pods": func(in *assess.Input) {
-			in.Stack.CreateFailures["ds-driver"] = assess.CreateFailure{Reason: "QuotaExceeded", Message: "exceeded quota"}
+			in.Stack.CreateFailures["ds-driver"] = assess.PodFailure{Reason: "QuotaExceeded", Message: "exceeded quota"}
 			delete(in.Pods, "driver")
 		},
 		"a DaemonSet cannot create pods, and does not tolerate a taint": func(in *assess.Input) {
-			in.Stack.CreateFailures["ds-driver"] = assess.CreateFailure{Reason: "QuotaExceeded", Message: "exceeded quota"}
+			in.Stack.CreateFailures["ds-driver"] = assess.PodFailure{Reason: "QuotaExceeded", Message: "exceeded quota"}
 			in.Node.Spec.Taints = []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectNoSchedule}}
 			delete(in.Pods, "driver")
 		},
@@ -281,6 +302,38 @@ func verdictCases() map[string]func(*assess.Input) {
 			in.Pods["device-plugin"].Status.Conditions = append(in.Pods["device-plugin"].Status.Conditions, corev1.PodCondition{
 				Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse,
 			})
+		},
+		"the runtime has no handler, as the kubelet reports": func(in *assess.Input) {
+			verdictCase("the runtime has no handler")(in)
+			failToStart(in, "device-plugin", "FailedCreatePodSandBox")
+		},
+		"a volume of a pod with a RuntimeClass cannot be mounted": func(in *assess.Input) {
+			verdictCase("the runtime has no handler")(in)
+			failToStart(in, "device-plugin", "FailedMount")
+		},
+		"the network of a pod with a RuntimeClass is not ready": func(in *assess.Input) {
+			verdictCase("the runtime has no handler")(in)
+			failToStart(in, "device-plugin", "NetworkNotReady")
+		},
+		"a volume cannot be mounted": func(in *assess.Input) {
+			unready(in, "driver", 0)
+			awaitSandbox(in, "driver", corev1.ConditionFalse)
+			failToStart(in, "driver", "FailedMount")
+		},
+		"a volume of another pod cannot be mounted": func(in *assess.Input) {
+			unready(in, "driver", 0)
+			awaitSandbox(in, "driver", corev1.ConditionFalse)
+			failToStart(in, "device-plugin", "FailedMount")
+		},
+		"a volume could not be mounted before the sandbox was created": func(in *assess.Input) {
+			unready(in, "driver", 0)
+			awaitSandbox(in, "driver", corev1.ConditionTrue)
+			failToStart(in, "driver", "FailedMount")
+		},
+		"a volume could not be mounted before a crash": func(in *assess.Input) {
+			fail(in, "driver")
+			awaitSandbox(in, "driver", corev1.ConditionFalse)
+			failToStart(in, "driver", "FailedMount")
 		},
 		"the runtime has had the handler since": func(in *assess.Input) {
 			verdictCase("the runtime has no handler")(in)

@@ -225,14 +225,17 @@ func sandboxStart(pod *corev1.Pod) time.Time {
 // not configured. It is empty for other pods, and with kubelets before Kubernetes 1.29, which do not set the condition
 // PodReadyToStartContainers.
 func PendingRuntimeClass(pod *corev1.Pod) string {
-	if pod.Spec.RuntimeClassName == nil || pod.DeletionTimestamp != nil {
-		return ""
-	}
-	condition := podCondition(pod, corev1.PodReadyToStartContainers)
-	if condition == nil || condition.Status != corev1.ConditionFalse {
+	if pod.Spec.RuntimeClassName == nil || pod.DeletionTimestamp != nil || !AwaitsSandbox(pod) {
 		return ""
 	}
 	return *pod.Spec.RuntimeClassName
+}
+
+// AwaitsSandbox reports whether the kubelet has not created the sandbox of a pod yet: it mounts the volumes before. It is
+// false with kubelets before Kubernetes 1.29, which do not set the condition PodReadyToStartContainers.
+func AwaitsSandbox(pod *corev1.Pod) bool {
+	condition := podCondition(pod, corev1.PodReadyToStartContainers)
+	return condition != nil && condition.Status == corev1.ConditionFalse
 }
 
 // SandboxReadySince returns since when the pod has had its current sandbox, or since when it has been ready if that is

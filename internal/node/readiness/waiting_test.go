@@ -28,6 +28,10 @@ func TestWordsOfTheKubelet(t *testing.T) {
 		"several lines":        {"RunContainerError", "runc failed:\n\tno runtime\x1b here ", "runc failed: no runtime here"},
 		"time of a back-off":   {"CrashLoopBackOff", "back-off 5m0s restarting failed container=main", ""},
 		"nothing":              {"CreateContainerError", "", ""},
+		"a sandbox": {
+			"CreateContainerError", `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox ` +
+				`runtime: no runtime for "nvidia" is configured`, `no runtime for "nvidia" is configured`,
+		},
 		"a password": {
 			"ErrImagePull", "Get https://user:pass@mirror/v2/: refused", "Get https://[redacted]@mirror/v2/: refused",
 		},
