@@ -203,7 +203,7 @@ type NodeStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// Message explains the reason.
 	// +optional
-	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 	// GPUs of the node, once it advertises them.
 	// +optional

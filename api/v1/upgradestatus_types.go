@@ -47,6 +47,6 @@ type NodeUpgradeStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// Message explains the reason.
 	// +optional
-	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 }

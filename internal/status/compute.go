@@ -25,9 +25,9 @@ const (
 	maxListed = 100
 	// maxListedBytes bounds their size in JSON. 100 entries with names of 63 characters and the longest message fit,
 	// unless JSON escapes many of the characters.
-	maxListedBytes = 40 << 10
+	maxListedBytes = 52 << 10
 	// The longest messages, in bytes.
-	maxMessage        = 128
+	maxMessage        = 256
 	maxOperandMessage = 1024
 )
 

@@ -682,8 +682,8 @@ func TestStatusSizeWhenAllNodesFail(t *testing.T) {
 		message        string
 	}{
 		"names of 63 characters":       {length: 63, message: "a ", listed: 100},
-		"the longest names":            {length: 253, message: "a ", listed: 75},
-		"characters that JSON escapes": {length: 63, message: "<\x00", listed: 55},
+		"the longest names":            {length: 253, message: "a ", listed: 79},
+		"characters that JSON escapes": {length: 63, message: "<\x00", listed: 36},
 	}
 	names := slices.Sorted(maps.Keys(tests))
 	for _, i := range chance.Numbers(t, t.Name(), len(names), 1) {
@@ -779,8 +779,13 @@ func TestNodeMessageIsTruncated(t *testing.T) {
 	e := newEnv(t, 1)
 	e.failPod(0, "driver", strings.Repeat("日本語", 100))
 	message := e.status().Nodes[0].Message
-	if len(message) > 128 || !utf8.ValidString(message) || !strings.HasSuffix(message, "...") {
+	if len(message) > 256 || len(message) < 250 || !utf8.ValidString(message) || !strings.HasSuffix(message, "日本語") {
 		t.Errorf("%d bytes: %q", len(message), message)
+	}
+	e.failPod(0, "driver", "a program that quotes "+strings.Repeat("much ", 60)+"and cannot open /dev/nvidiactl")
+	if message := e.status().Nodes[0].Message; !strings.HasPrefix(message, "container main: ") ||
+		!strings.HasSuffix(message, "and cannot open /dev/nvidiactl") {
+		t.Errorf("the cause is at the end: %q", message)
 	}
 }
 

@@ -161,7 +161,7 @@ func nodeStatus(n node) v1.NodeStatus {
 		Pool:    n.Facts.Pool,
 		Operand: n.Operand,
 		Reason:  n.Reason,
-		Message: text.Truncate(n.Text(), maxMessage),
+		Message: text.JoinWithin(n.NodeVerdict.Message, n.Detail, maxMessage),
 		Upgrade: nodeUpgrade(n.upgrade),
 		GPUs:    nodeGPUs(n),
 		Offers:  text.Truncate(n.Offer, maxOffers),

@@ -82,7 +82,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 				ready("node-00000"),
 				"UpgradePending",
 				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to remove the driver: "+
-					"spec.driver.nodeSelector requires label...",
+					"spec.driver.nodeSelector requires label tier=gpu",
 			),
 			ready: "2/2", readyCondition: "False UpgradePending",
 		},

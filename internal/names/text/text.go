@@ -62,6 +62,18 @@ func TruncateBegin(text string, maxBytes int) string {
 	return more + strings.ToValidUTF8(end, "")
 }
 
+// JoinWithin joins a message and its detail, either of which may be empty, in maxBytes. The detail, which has the cause at
+// its end, loses its beginning, but keeps half of the place; then the message loses its end.
+func JoinWithin(message, detail string, maxBytes int) string {
+	whole := Join(message, detail)
+	if len(whole) <= maxBytes || message == "" || detail == "" {
+		return Truncate(whole, maxBytes)
+	}
+	const separator = ": "
+	detail = TruncateBegin(detail, max(maxBytes/2, maxBytes-len(message)-len(separator)))
+	return Join(Truncate(message, maxBytes-len(detail)-len(separator)), detail)
+}
+
 // Clip shortens the text to maxBytes like Truncate, but without "...".
 func Clip(text string, maxBytes int) string {
 	if len(text) <= maxBytes {

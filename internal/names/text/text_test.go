@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -73,5 +74,29 @@ func TestNamed(t *testing.T) {
 		if got := text.Named(names, 2); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+func TestJoinWithin(t *testing.T) {
+	long := "wrapped in much: no space left"
+	for name, test := range map[string]struct {
+		message, detail string
+		most            int
+		want            string
+	}{
+		"fits":                      {"container a", "no space", 21, "container a: no space"},
+		"only a message":            {"container a has failed", "", 14, "container a..."},
+		"only a detail":             {"", "container a has failed", 14, "container a..."},
+		"a long detail":             {"container a", long, 31, "container a: ... no space left"},
+		"a long message":            {"container a has failed", "no space left", 27, "container...: no space left"},
+		"both are long":             {"container a has failed", long, 40, "container a has fa...: ... no space left"},
+		"the detail keeps its half": {strings.Repeat("a", 50), long, 40, strings.Repeat("a", 18) + "...: ... no space left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := text.JoinWithin(test.message, test.detail, test.most)
+			if got != test.want || len(got) > test.most {
+				t.Errorf("%q of %d bytes, want %q", got, len(got), test.want)
+			}
+		})
 	}
 }
