@@ -20,11 +20,16 @@ var fieldPath = regexp.MustCompile(`(?:^|[^\w/.-])\.?((?:spec|status)(?:\.(?:[a-
 // foreignFields are fields of other kinds.
 var foreignFields = map[string]string{
 	"spec.containers[*]":               "of a Pod",
+	"spec.containers[*].name":          "of a Pod",
+	"spec.initContainers[*].name":      "of a Pod",
 	"spec.nodeName":                    "of a Pod",
 	"spec.template.spec.startupTaints": "of a NodePool of Karpenter",
 	"spec.template.spec.containers[nvidia-device-plugin].env[FAIL_ON_INIT_ERROR].value": "of a DaemonSet",
-	"spec.unschedulable": "of a Node",
-	"status.allocatable": "of a Node",
+	"spec.template.metadata.annotations":                                                "of a DaemonSet",
+	"spec.template.spec.runtimeClassName":                                               "of a DaemonSet",
+	"spec.unschedulable":                                                                "of a Node",
+	"status.allocatable":                                                                "of a Node",
+	"status.nodeInfo.containerRuntimeVersion":                                           "of a Node",
 }
 
 // fieldsExist checks paths of fields with the schema.
