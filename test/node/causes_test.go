@@ -28,6 +28,8 @@ type cause struct {
 	spec map[string]any
 	// order is what the plugin is told; nil for an undisturbed one.
 	order *node.Order
+	// reason of the node, if the words do not say it.
+	reason string
 	// words decide: someone who reads them knows what to do.
 	words []string
 }
@@ -58,7 +60,7 @@ func ofImages(local, other, closed string) []cause {
 	return []cause{
 		{name: "no such image", spec: pulled(local, "missing"), words: []string{"not found"}},
 		{name: "no such layer", spec: pulled(local, "layers"), words: []string{"not found"}},
-		{name: "credentials required", spec: pulled(local, "unauthorized"), words: []string{"401 Unauthorized"}},
+		{name: "credentials required", spec: pulled(local, "unauthorized"), words: []string{"may require authorization: authorization failed"}},
 		{name: "access denied", spec: pulled(local, "forbidden"), words: []string{"403 Forbidden"}},
 		{name: "rate limit", spec: pulled(local, "limited"), words: []string{"429 Too Many Requests"}},
 		{name: "registry fails", spec: pulled(local, "broken"), words: []string{"500 Internal Server Error"}},
@@ -69,7 +71,7 @@ func ofImages(local, other, closed string) []cause {
 		{name: "registry unknown", spec: pulled("registry.invalid", "missing"), words: []string{"registry.invalid"}},
 		{name: "never pulled", spec: plugin(map[string]any{
 			"image": local + "/missing/k8s-device-plugin:v2", "imagePullPolicy": "Never",
-		}), words: []string{"ErrImageNeverPull", "is not present with pull policy of Never"}},
+		}), reason: "ErrImageNeverPull", words: []string{"is not present with pull policy of Never"}},
 	}
 }
 
@@ -77,13 +79,13 @@ func ofImages(local, other, closed string) []cause {
 func ofPods(file string) []cause {
 	return []cause{
 		{name: "a file for a directory", spec: plugin(map[string]any{"mps": map[string]any{"root": file}}),
-			words: []string{"FailedMount", file + " is not a directory"}},
+			reason: "FailedMount", words: []string{file + " is not a directory"}},
 		{name: "a directory that cannot be made", spec: plugin(map[string]any{"mps": map[string]any{"root": "/proc/none"}}),
-			words: []string{"FailedMount", "/proc/none"}},
-		{name: "too much CPU", spec: limits("cpu", "1000"), words: []string{"Unschedulable", "Insufficient cpu"}},
-		{name: "too much memory", spec: limits("memory", "100Ti"), words: []string{"Unschedulable", "Insufficient memory"}},
+			reason: "FailedMount", words: []string{"/proc/none"}},
+		{name: "too much CPU", spec: limits("cpu", "1000"), reason: "Unschedulable", words: []string{"Insufficient cpu"}},
+		{name: "too much memory", spec: limits("memory", "100Ti"), reason: "Unschedulable", words: []string{"Insufficient memory"}},
 		{name: "an unknown resource", spec: limits("example.com/none", "1"),
-			words: []string{"Unschedulable", "Insufficient example.com/none"}},
+			reason: "Unschedulable", words: []string{"Insufficient example.com/none"}},
 		{name: "no such priority class", spec: plugin(map[string]any{"priorityClassName": "none"}),
 			words: []string{"no PriorityClass with name none was found"}},
 		{name: "no such seccomp profile", spec: podSecurity(map[string]any{
@@ -170,10 +172,11 @@ func (b *env) checkCause(c cause) {
 		condition := b.gpuReady(g)
 		g.Expect(condition.Status).To(Equal(corev1.ConditionFalse))
 		g.Expect(condition.Message).To(words)
+		g.Expect(condition.Reason).To(ContainSubstring(c.reason))
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(policy.Status.Nodes).To(HaveLen(1))
-		g.Expect(policy.Status.Nodes[0].Reason + ": " + policy.Status.Nodes[0].Message).To(words)
+		g.Expect(policy.Status.Nodes[0].Message).To(words)
 		g.Expect(b.warnings(g, begin)).To(ContainElement(words))
 		message = condition.Message
 	}, "2m", "200ms").Should(Succeed(), b.describe)

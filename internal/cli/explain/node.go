@@ -231,7 +231,7 @@ func podState(pod *corev1.Pod) string {
 		}
 	}
 	for i := range pod.Status.InitContainerStatuses {
-		if s := &pod.Status.InitContainerStatuses[i]; s.State.Running != nil && (s.Started == nil || !*s.Started) {
+		if s := &pod.Status.InitContainerStatuses[i]; s.State.Running != nil && !readiness.RunsBeside(s) {
 			return fmt.Sprintf("init container %s runs", s.Name)
 		}
 	}

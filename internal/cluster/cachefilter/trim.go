@@ -135,6 +135,11 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 		return trimmed, nil
 	}
 	trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
+	for i := range trimmed.Status.InitContainerStatuses {
+		if readiness.RunsBeside(&pod.Status.InitContainerStatuses[i]) {
+			trimmed.Status.InitContainerStatuses[i].Started = &sidecarStarted
+		}
+	}
 	trimmed.Status.ContainerStatuses = trimStatuses(pod.Status.ContainerStatuses)
 	for i := range pod.Spec.InitContainers {
 		if container := &pod.Spec.InitContainers[i]; container.Name == labels.WaitContainer {
@@ -216,6 +221,9 @@ func trimLabels(from, known map[string]string) map[string]string {
 	}
 	return copied
 }
+
+// sidecarStarted is what all sidecars that have started share.
+var sidecarStarted = true
 
 func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	trimmed := make([]corev1.ContainerStatus, 0, len(statuses))

@@ -445,3 +445,20 @@ func TestTrimCRDKeepsTheIdentity(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// Whether a sidecar has started decides which container keeps a pod from being ready.
+func TestTrimmedPodsKeepStartedSidecars(t *testing.T) {
+	g := NewWithT(t)
+	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"nvidia.com/gpu-operator.operand": "driver"}},
+		Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: "sidecar", State: runs, Started: new(true)}, {Name: "init", State: runs, Started: new(false)},
+		}},
+	}
+	trimmed, err := trimPod(pod)
+	g.Expect(err).NotTo(HaveOccurred())
+	statuses := trimmed.(*corev1.Pod).Status.InitContainerStatuses //nolint:forcetypeassert // Trim returns what it gets.
+	g.Expect(readiness.RunsBeside(&statuses[0])).To(BeTrue())
+	g.Expect(readiness.RunsBeside(&statuses[1])).To(BeFalse())
+}

@@ -92,7 +92,7 @@ func podFailure(pod *corev1.Pod) (Verdict, bool) {
 func firstFailing(pod *corev1.Pod) (*corev1.ContainerStatus, *corev1.ContainerStateTerminated) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
-		if terminated := status.State.Terminated; terminated != nil && terminated.ExitCode == 0 {
+		if terminated := status.State.Terminated; terminated != nil && terminated.ExitCode == 0 || RunsBeside(status) {
 			continue
 		}
 		// Later containers have not started; their statuses are from before a reboot.
@@ -106,6 +106,12 @@ func firstFailing(pod *corev1.Pod) (*corev1.ContainerStatus, *corev1.ContainerSt
 		}
 	}
 	return nil, nil
+}
+
+// RunsBeside reports whether an init container is a sidecar (restartPolicy Always) that has started: the containers after
+// it do not wait for its end. The kubelet sets started of no other init container that runs.
+func RunsBeside(status *corev1.ContainerStatus) bool {
+	return status.State.Running != nil && status.Started != nil && *status.Started
 }
 
 // recovering returns the failure of a container of a ready pod that has not run for the recovery time since.
@@ -209,10 +215,13 @@ func lastTermination(status *corev1.ContainerStatus, sandbox time.Time) *corev1.
 }
 
 // sandboxStart returns when the first init container started in the current sandbox; zero if unknown. Init containers
-// run once in each sandbox.
+// run once in each sandbox, but sidecars may restart.
 func sandboxStart(pod *corev1.Pod) time.Time {
 	var since time.Time
 	for i := range pod.Status.InitContainerStatuses {
+		if RunsBeside(&pod.Status.InitContainerStatuses[i]) {
+			continue
+		}
 		started := startOf(&pod.Status.InitContainerStatuses[i].State)
 		if since.IsZero() || (!started.IsZero() && started.Before(since)) {
 			since = started
@@ -283,7 +292,7 @@ func starting(pod *corev1.Pod) Verdict {
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
-		if status.State.Running == nil {
+		if status.State.Running == nil || RunsBeside(status) {
 			continue
 		}
 		if strings.HasPrefix(status.Name, labels.WaitContainer) {

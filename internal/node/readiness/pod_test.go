@@ -91,6 +91,13 @@ func status(name string, state corev1.ContainerState, last ...corev1.ContainerSt
 	return s
 }
 
+// sidecar is an init container with restartPolicy Always.
+func sidecar(started bool) corev1.ContainerStatus {
+	of := status("mesh", running())
+	of.Started = &started
+	return of
+}
+
 func TestPod(t *testing.T) {
 	ok := status("done", terminated(0, ""))
 	ok.Ready = true
@@ -142,6 +149,28 @@ func TestPod(t *testing.T) {
 				State:   readiness.Progressing,
 				Reason:  "WaitingForOperand",
 				Message: "waiting for driver,toolkit",
+			},
+		},
+		"a sidecar runs before the container crashes": {
+			pod: pod(withInit(sidecar(true)), with(status("main", terminated(1, "boom")))),
+			want: readiness.Verdict{
+				State: readiness.Failed, Reason: "CrashLoopBackOff", Detail: "boom",
+				Message: "container main: CrashLoopBackOff, exit code 1",
+			},
+		},
+		"a sidecar runs before another init container": {
+			pod:  pod(withInit(sidecar(true), status("init", running())), with(status("main", waiting("PodInitializing", "")))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "init container init is running"},
+		},
+		"a sidecar has not started": {
+			pod:  pod(withInit(sidecar(false)), with(status("main", waiting("PodInitializing", "")))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "init container mesh is running"},
+		},
+		"a sidecar crashes": {
+			pod: pod(withInit(status("mesh", terminated(1, "no certificate"))), with(status("main", waiting("PodInitializing", "")))),
+			want: readiness.Verdict{
+				State: readiness.Failed, Reason: "CrashLoopBackOff", Detail: "no certificate",
+				Message: "container mesh: CrashLoopBackOff, exit code 1",
 			},
 		},
 		"waits for injected GPUs": {
