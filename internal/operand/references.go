@@ -51,6 +51,8 @@ type Use struct {
 	Keys, LiveKeys []string
 	// MayRead are further keys that are read if the object has them.
 	MayRead []string
+	// Noted are keys that have a note of their own.
+	Noted []string
 	// Optional: the pods start without the object and the keys, and its content makes none of them outdated.
 	Optional bool
 	// Configures: the keys are configurations of the device plugin. Partitions: they are layouts of the MIG manager.

@@ -23,7 +23,7 @@ func (in Input) FileNotes(use Use, keys ...string) []string {
 // misspelt one. An object of which one of them reads every key has none, nor has one that the spec names a key of.
 func (in Input) UnreadKeys(operands []*Operand) []string {
 	var order []Reference
-	uses, read := map[Reference]Use{}, map[Reference][]string{}
+	uses, read, noted := map[Reference]Use{}, map[Reference][]string{}, map[Reference][]string{}
 	every := map[Reference]bool{}
 	for _, o := range operands {
 		for _, use := range o.UsesOf(in) {
@@ -33,20 +33,23 @@ func (in Input) UnreadKeys(operands []*Operand) []string {
 			keys := slices.Concat(use.Keys, use.MayRead)
 			every[use.Reference] = every[use.Reference] || len(keys) == 0 || use.Configures || use.Field == caBundleField
 			read[use.Reference] = append(read[use.Reference], keys...)
+			noted[use.Reference] = append(noted[use.Reference], use.Noted...)
 		}
 	}
 	var notes []string
 	for _, reference := range order {
 		if content := in.Contents[reference]; !every[reference] && !content.Assumed {
-			notes = append(notes, unreadKeys(uses[reference], content.Keys, read[reference])...)
+			notes = append(notes, unreadKeys(uses[reference], content.Keys, read[reference], noted[reference])...)
 		}
 	}
 	return notes
 }
 
-// unreadKeys returns a sentence with the keys that are not read; none if there are none.
-func unreadKeys(use Use, keys, read []string) []string {
-	unread := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(read, key) })
+// unreadKeys returns a sentence with the keys that are neither read nor noted; none if there are none.
+func unreadKeys(use Use, keys, read, noted []string) []string {
+	unread := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return slices.Contains(read, key) || slices.Contains(noted, key)
+	})
 	if len(unread) == 0 {
 		return nil
 	}

@@ -21,6 +21,8 @@ func TestUnreadKeys(t *testing.T) {
 	}}
 	optional := operand.SecretUse("spec.s", "s", "b")
 	optional.MayRead = []string{"a"}
+	noted := operand.ConfigMapUse("spec.c", "c", "a")
+	noted.Noted = []string{"b"}
 	configures := operand.ConfigMapUse("spec.c", "c", "a")
 	configures.Configures = true
 	for name, test := range map[string]struct {
@@ -36,6 +38,10 @@ func TestUnreadKeys(t *testing.T) {
 				reads(operand.ConfigMapUse("spec.c", "c", "b")), reads(operand.ConfigMapUse("spec.d", "c", "a")),
 			},
 			want: []string{"spec.c: ConfigMap c has the keys misspelt, which nothing reads: use a, b, or remove them"},
+		},
+		"one with a note of its own": {
+			operands: []*operand.Operand{reads(noted)},
+			want:     []string{"spec.c: ConfigMap c has the keys misspelt, which nothing reads: use a, or remove them"},
 		},
 		"every key": {operands: []*operand.Operand{
 			reads(operand.ConfigMapUse("spec.c", "c", "a")), reads(operand.ConfigMapUse("spec.d", "c")),

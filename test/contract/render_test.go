@@ -44,7 +44,7 @@ func (n node) facts(name string) nodeinfo.Facts {
 		Name: name, HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer, Runtime: cmp.Or(n.Runtime,
 			"containerd"), RuntimeVersion: "2.1.4",
 		OSID: cmp.Or(n.OS, "ubuntu"), OSVersion: cmp.Or(n.Version, "24.04"), Architecture: cmp.Or(n.Arch, "amd64"),
-		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, HostVGPU: n.VGPUHost, OSTree: n.OSTree,
+		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, VGPUGuest: n.VGPUHost, OSTree: n.OSTree,
 		MIGCapable: capable(n.MIG), MPSCapable: capable(n.MPS),
 	}
 }

@@ -27,7 +27,7 @@ func Facts(node *corev1.Node) nodeinfo.Facts {
 		MPSCapable:      node.Labels[labels.MPSCapable],
 		MIGWritten:      node.Annotations[labels.MIGConfigWritten],
 		Product:         node.Labels[labels.GPUProduct],
-		HostVGPU:        node.Labels[labels.VGPUHostDriver] != "",
+		VGPUGuest:       node.Labels[labels.VGPUHostDriver] != "",
 		Pool:            cmp.Or(node.Labels[labels.Pool], node.Labels[labels.DriverAnchor]),
 		PoolKernel:      node.Labels[labels.PoolKernel],
 		PoolCoreOS:      node.Labels[labels.PoolCoreOS],

@@ -193,8 +193,8 @@ const (
 	NVSentinelDone  = "remediation-succeeded"
 	// MIGStrategy is how MIG devices are advertised: single or mixed, written by GPU Feature Discovery.
 	MIGStrategy = "nvidia.com/mig.strategy"
-	// VGPUHostDriver is the vGPU manager's version on a host that lends its GPUs to virtual machines,
-	// written by GPU Feature Discovery.
+	// VGPUHostDriver is the version of the vGPU manager on the host of a virtual machine whose GPUs are vGPUs, written by
+	// GPU Feature Discovery on the guest.
 	VGPUHostDriver = "nvidia.com/vgpu.host-driver-version"
 	// MIGConfig is the name of the MIG layout requested for the node. Written by users, and by the operator
 	// where it is absent; read by mig-manager.

@@ -49,8 +49,8 @@ type Facts struct {
 	MIGWritten string
 	// Product is the name of the GPU that GPU Feature Discovery reports.
 	Product string
-	// HostVGPU: the node provides its GPUs to virtual machines through the vGPU manager.
-	HostVGPU bool
+	// VGPUGuest: the node is a virtual machine whose GPUs are vGPUs.
+	VGPUGuest bool
 	// Pool is the driver pool that the node is labelled with, or that of its anchor if the label is missing. PoolKernel is
 	// the kernel of that pool and PoolCoreOS its release of Red Hat CoreOS, each empty if the pool has any.
 	Pool, PoolKernel, PoolCoreOS string

@@ -31,6 +31,10 @@ var beside = []field{
 	{"spec.gdrcopy.enabled", func(s v1.ClusterPolicySpec) bool {
 		return deref(deref(s.GDRCopy).Enabled) && !*effective.Of(s).Driver.Enabled
 	}, withoutDriver},
+	{"spec.driver.rdma.enabled", func(s v1.ClusterPolicySpec) bool {
+		driver := effective.Of(s).Driver
+		return *driver.RDMA.Enabled && !*driver.Enabled
+	}, withoutDriver},
 	{"spec.driver.rdma.useHostMofed", func(s v1.ClusterPolicySpec) bool {
 		rdma := effective.Of(s).Driver.RDMA
 		return *rdma.UseHostMOFED && !*rdma.Enabled

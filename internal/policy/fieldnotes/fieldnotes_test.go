@@ -58,6 +58,9 @@ var each = map[string]v1.ClusterPolicySpec{
 	"spec.gdrcopy.enabled": {
 		GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}, Driver: &v1.DriverSpec{Enabled: new(false)},
 	},
+	"spec.driver.rdma.enabled": {
+		Driver: &v1.DriverSpec{Enabled: new(false), RDMA: &v1.RDMASpec{Enabled: new(true)}},
+	},
 	"spec.driver.rdma.useHostMofed": {Driver: &v1.DriverSpec{RDMA: &v1.RDMASpec{UseHostMOFED: new(true)}}},
 	"spec.driver.upgradePolicy.drain.podSelector": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
 		Drain: &v1.DrainSpec{PodSelector: "a=b"},

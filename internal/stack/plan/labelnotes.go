@@ -80,8 +80,8 @@ func (n *NodePlan) lostLayout() string {
 	switch {
 	case !*n.Spec.MIGManager.Enabled:
 		why = "spec.migManager.enabled is false"
-	case n.Facts.HostVGPU:
-		why = "the vGPU manager of the node partitions its GPUs"
+	case n.Facts.VGPUGuest:
+		why = "the GPUs of the node are vGPUs"
 	case n.Facts.MIGCapable == labels.False:
 		why = "its GPUs do not support MIG"
 	case n.Facts.MIGCapable == "" && n.discoveryOff() != "":

@@ -113,7 +113,7 @@ func TestLabelsOfTheMIGManager(t *testing.T) {
 			want: map[string]*string{migManager: removed},
 		},
 		"a host with the vGPU manager": {
-			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.HostVGPU = true }),
+			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.VGPUGuest = true }),
 			current: map[string]string{migManager: "true"}, want: map[string]*string{migManager: removed},
 		},
 		"values of a user stay": {

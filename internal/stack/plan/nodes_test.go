@@ -205,8 +205,8 @@ func plannedNodes() map[string]planned {
 			spec:   v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false)}},
 			change: both(settled, capable, withLabel(labels.MIGConfig, "all-2g.20gb")),
 		},
-		"MIG of a vGPU host": {change: both(capable, withLabel(labels.MIGConfig, "all-2g.20gb"),
-			func(f *nodeinfo.Facts) { f.HostVGPU = true })},
+		"MIG of a vGPU guest": {change: both(capable, withLabel(labels.MIGConfig, "all-2g.20gb"),
+			func(f *nodeinfo.Facts) { f.VGPUGuest = true })},
 		"paused by MIG, which has ended": {spec: mig, change: both(settled, capable), current: map[string]string{
 			labels.MIGConfigState: labels.MIGStateFailed, deploy + "device-plugin": labels.DeployPausedForMIG,
 		}},

@@ -22,6 +22,8 @@ func TestCleanUp(t *testing.T) {
 		Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{
 			{Name: "CONTAINERD_CONFIG", Value: "/opt/runtime/nvidia.toml"},
 			{Name: "CONTAINERD_SOCKET", Value: "/opt/runtime/containerd.sock"},
+			{Name: "RUNTIME_DROP_IN_CONFIG", Value: "/opt/runtime/d/gpu.toml"},
+			{Name: "RUNTIME_DROP_IN_CONFIG_HOST_PATH", Value: "/opt/runtime/d/host.toml"},
 		}}},
 	}}
 	objects, err := render.Cleanup(catalogue(t), s.plan(t).Input, owner)
@@ -48,7 +50,7 @@ func TestCleanUp(t *testing.T) {
 	))))
 	g.Expect(pod.HostPID).To(BeTrue(), "the container runtime could not be signalled")
 	g.Expect(pod.InitContainers[0].Args).To(And(ContainElements("--runtime-file=/opt/runtime/nvidia.toml",
-		"--runtime-socket=/opt/runtime/containerd.sock"), Not(ContainElement("--keep-runtimes"))))
+		"--runtime-file=/opt/runtime/d/gpu.toml", "--runtime-file=/opt/runtime/d/host.toml", "--runtime-socket=/opt/runtime/containerd.sock"), Not(ContainElement("--keep-runtimes"))))
 }
 
 // The clean-up signals no container runtime that the toolkit must not signal.

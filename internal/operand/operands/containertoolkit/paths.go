@@ -53,10 +53,9 @@ var (
 	commonVariables = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
 )
 
-// hostRuntime returns the files and sockets that the spec names, and whether the toolkit must not signal the runtime. A
-// path in the container does not count.
+// hostRuntime returns the files and sockets that the spec names, and whether the toolkit must not signal the runtime.
 func hostRuntime(in operand.Input) operand.HostRuntime {
-	files, sockets := []string{envConfig, envDropInOnHost}, []string{envSocket}
+	files, sockets := []string{envConfig, envDropIn, envDropInOnHost}, []string{envSocket}
 	for _, runtime := range runtimeNames {
 		files, sockets = append(files, runtime.config), append(sockets, runtime.socket)
 	}

@@ -33,7 +33,6 @@ func references(in operand.Input) []operand.Use {
 func moduleConfig(in operand.Input) operand.Use {
 	use := operand.ConfigMapUse(in.Field("spec.driver.kernelModuleConfig.name"),
 		string(in.Spec.Driver.KernelModuleConfig.Name))
-	// The licence has a note of its own.
-	use.MayRead = append(labels.ModuleFiles(), licenceFile, tokenDirectory)
+	use.MayRead, use.Noted = labels.ModuleFiles(), []string{licenceFile, tokenDirectory}
 	return use
 }

@@ -67,9 +67,9 @@ func decide(in operand.Input) operand.Decision {
 var capableProducts = []string{"h100", "a100", "a30"}
 
 // serves installs the MIG manager where GPU Feature Discovery reports that the GPUs can be partitioned. Until it has
-// reported, the GPU's product name decides. On hosts with vGPUs, the vGPU manager partitions the GPUs.
+// reported, the GPU's product name decides. vGPUs cannot be partitioned by their guest.
 func serves(facts nodeinfo.Facts) operand.Decision {
-	if facts.HostVGPU {
+	if facts.VGPUGuest {
 		return operand.Decision{Choice: operand.Absent}
 	}
 	capable := facts.MIGCapable

@@ -30,7 +30,7 @@ func TestServes(t *testing.T) {
 		"an A30 by its name":      {nodeinfo.Facts{Product: "NVIDIA-A30"}, operand.Install},
 		"another GPU by its name": {nodeinfo.Facts{Product: "Tesla-V100"}, operand.Absent},
 		"a host with vGPUs": {
-			nodeinfo.Facts{MIGCapable: "true", HostVGPU: true, Deploy: deployed},
+			nodeinfo.Facts{MIGCapable: "true", VGPUGuest: true, Deploy: deployed},
 			operand.Absent,
 		},
 	}
