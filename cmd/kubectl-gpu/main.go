@@ -43,6 +43,11 @@ type coded struct {
 
 func (c coded) Unwrap() error { return c.error }
 
+// silentErrors make the plugin exit with their code. They are not printed.
+var silentErrors = []coded{
+	{errUpgradesHappen, exitUpgrades}, {errDiffers, exitDiffers}, {errNotReady, exitNotReady}, {errBlocked, exitBlocked},
+}
+
 // gcPercent is how much the heap may grow before a collection, in percent of the live heap, unless the environment has
 // GOGC; Go's default is 100. What a command keeps of large lists is a fraction of what it decodes.
 const gcPercent = 30
@@ -64,31 +69,24 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	addCompletion(root)
-	err := root.Execute()
+	command, err := root.ExecuteC()
 	if err == nil {
 		return 0
 	}
-	if errors.Is(err, errUpgradesHappen) {
-		return exitUpgrades
-	}
-	if errors.Is(err, errDiffers) {
-		return exitDiffers
-	}
-	if errors.Is(err, errNotReady) {
-		return exitNotReady
-	}
-	if errors.Is(err, errBlocked) {
-		return exitBlocked
-	}
-	if errors.As(err, &failure{}) {
-		fmt.Fprintln(errOut, "kubectl gpu:", err)
-		if own := (coded{}); errors.As(err, &own) {
-			return own.code
+	for _, silent := range silentErrors {
+		if errors.Is(err, silent.error) {
+			return silent.code
 		}
-		return exitFailure
 	}
-	fmt.Fprintf(errOut, "kubectl gpu: %v (see kubectl gpu --help)\n", err)
-	return exitUsage
+	fmt.Fprintln(errOut, "kubectl gpu:", err)
+	if !errors.As(err, &failure{}) {
+		fmt.Fprintf(errOut, "See '%s --help' for usage.\n", command.CommandPath())
+		return exitUsage
+	}
+	if own := (coded{}); errors.As(err, &own) {
+		return own.code
+	}
+	return exitFailure
 }
 
 func rootCommand() *cobra.Command {

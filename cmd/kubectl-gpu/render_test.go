@@ -301,7 +301,7 @@ func TestWrongUsage(t *testing.T) {
 		},
 		"no version": {
 			[]string{"render", "-f", "x", "--nodes", "x", "--server-version", "1.x"}, 2,
-			`--server-version: "1.x" is no version of Kubernetes: give one such as v1.37.0 (see kubectl gpu --help)`,
+			`--server-version: "1.x" is no version of Kubernetes: give one such as v1.37.0` + "\n",
 		},
 		"an argument":        {[]string{"render", "-f", "x", "--nodes", "x", "x"}, 2, `unknown command "x"`},
 		"an unknown command": {[]string{"rendre"}, 2, `unknown command "rendre"`},
