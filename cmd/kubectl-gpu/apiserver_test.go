@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
@@ -44,6 +46,8 @@ type apiServer struct {
 	objects []unstructured.Unstructured
 	// refused: each request for objects is forbidden.
 	refused bool
+	// version is that of the server; empty for v1.34.2.
+	version string
 	// logs are those of containers, by pod and query.
 	logs map[string]string
 
@@ -126,6 +130,8 @@ func (s *apiServer) answer(path string) (any, int) {
 		return metav1.APIVersions{Versions: []string{"v1"}}, http.StatusOK
 	case "/apis":
 		return groups(), http.StatusOK
+	case "/version":
+		return version.Info{GitVersion: cmp.Or(s.version, "v1.34.2")}, http.StatusOK
 	}
 	for version, kinds := range servedKinds {
 		prefix := "/apis/" + version.String()

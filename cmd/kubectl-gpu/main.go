@@ -111,6 +111,7 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 	root.AddCommand(
 		statusCommand(), topCommand(), explainCommand(), logsCommand(), validateCommand(), renderCommand(), planCommand(),
 		diffCommand(), mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
+		versionCommand(),
 	)
 	return root
 }

@@ -22,13 +22,20 @@ import (
 // operator is the operator's own container; nil if the cluster has none, or it was not read.
 func (c *Cluster) operator() *corev1.Container {
 	for _, deployment := range inNamespace[*appsv1.Deployment](c) {
-		template := &deployment.Spec.Template
-		if template.Labels[labels.Component] != labels.ManagedByValue || len(template.Spec.Containers) == 0 {
-			continue
+		if container := OperatorOf(deployment); container != nil {
+			return container
 		}
-		return &template.Spec.Containers[0]
 	}
 	return nil
+}
+
+// OperatorOf returns the operator's own container in a Deployment; nil if the Deployment is not the operator's.
+func OperatorOf(deployment *appsv1.Deployment) *corev1.Container {
+	template := &deployment.Spec.Template
+	if template.Labels[labels.Component] != labels.ManagedByValue || len(template.Spec.Containers) == 0 {
+		return nil
+	}
+	return &template.Spec.Containers[0]
 }
 
 // variables returns the operator's variables. Of those with the same name the last one counts.

@@ -13,6 +13,8 @@ const (
 	ManagedByValue = "gpu-operator"
 	// Name is set by the chart and by config/default on the objects of an installation, with the value gpu-operator.
 	Name = "app.kubernetes.io/name"
+	// Version is set by the chart on the objects of an installation: the version of the operator.
+	Version = "app.kubernetes.io/version"
 	// PartOf is in the selector of some DaemonSets of NVIDIA's operator, beside App. They keep it when they are taken
 	// over.
 	PartOf = "app.kubernetes.io/part-of"

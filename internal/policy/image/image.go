@@ -90,6 +90,13 @@ func versionOf(reference string) string {
 	return "latest"
 }
 
+// Tag returns the tag of a full reference, also of one with a digest; empty if it has none.
+func Tag(reference string) string {
+	name, _, _ := strings.Cut(reference, "@")
+	_, _, tag := split(name)
+	return tag
+}
+
 // IsSet reports whether a spec sets any part of an image, or how it is pulled.
 func IsSet(spec v1.ImageSpec) bool {
 	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" ||

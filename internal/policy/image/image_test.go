@@ -221,3 +221,15 @@ func TestOwnImageIsThePublishedOne(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestTag(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	for reference, want := range map[string]string{
+		"ghcr.io/a/gpu-operator:v1.2.3": "v1.2.3", "ghcr.io/a/gpu-operator:v1.2.3" + digest: "v1.2.3",
+		"ghcr.io/a/gpu-operator" + digest: "", "localhost:5000/gpu-operator": "", "localhost:5000/a:dev": "dev", "a": "",
+	} {
+		if got := image.Tag(reference); got != want {
+			t.Errorf("the tag of %s is %q, want %q", reference, got, want)
+		}
+	}
+}
