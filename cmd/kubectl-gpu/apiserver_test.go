@@ -28,8 +28,12 @@ import (
 // servedKinds are the kinds of the API server by group and version, and whether they are namespaced.
 var servedKinds = map[schema.GroupVersion]map[string]bool{
 	{Version: "v1"}: {
-		"Node": false, "Namespace": false, "Pod": true, "Service": true, "ConfigMap": true, "Secret": true,
+		"Node": false, "Namespace": false, "Pod": true, "Service": true, "ConfigMap": true, "Secret": true, "Event": true,
 	},
+	{Group: "resource.k8s.io", Version: "v1"}:              {"ResourceClaim": true, "DeviceClass": false},
+	{Group: "monitoring.coreos.com", Version: "v1"}:        {"ServiceMonitor": true, "PrometheusRule": true},
+	{Group: "config.openshift.io", Version: "v1"}:          {"Proxy": false, "ClusterVersion": false},
+	{Group: "image.openshift.io", Version: "v1"}:           {"ImageStream": true},
 	{Group: "apps", Version: "v1"}:                         {"DaemonSet": true, "Deployment": true},
 	{Group: "policy", Version: "v1"}:                       {"PodDisruptionBudget": true},
 	{Group: "node.k8s.io", Version: "v1"}:                  {"RuntimeClass": false},
@@ -46,6 +50,8 @@ type apiServer struct {
 	objects []unstructured.Unstructured
 	// refused: each request for objects is forbidden.
 	refused bool
+	// refuses decides which other requests are forbidden; nil for none.
+	refuses func(*http.Request) bool
 	// version is that of the server; empty for v1.34.2.
 	version string
 	// logs are those of containers, by pod and query.
@@ -114,11 +120,20 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.asked, s.query = append(s.asked, r.Method+" "+r.URL.Path), append(s.query, r.URL.RawQuery)
 	s.mu.Unlock()
+	if s.refuses != nil && s.refuses(r) {
+		answer, code := refusal(metav1.StatusReasonForbidden, http.StatusForbidden)
+		writeAnswer(w, answer, code)
+		return
+	}
 	if pod, isLog := strings.CutSuffix(r.URL.Path, "/log"); isLog && !s.refused {
 		_, _ = io.WriteString(w, s.logs[path.Base(pod)+"?"+r.URL.RawQuery])
 		return
 	}
 	answer, code := s.answer(r.URL.Path)
+	writeAnswer(w, answer, code)
+}
+
+func writeAnswer(w http.ResponseWriter, answer any, code int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(answer)

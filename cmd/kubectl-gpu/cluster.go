@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -268,7 +269,8 @@ func (r *clusterReader) readOpenShift(ctx context.Context, asked *session) {
 }
 
 // readReferences reads the objects that the policy refers to, except for ConfigMaps, and the images of OpenShift's
-// driver toolkit if there are nodes with Red Hat CoreOS.
+// driver toolkit if there are nodes with Red Hat CoreOS. The user need not have the right to Secrets: the preview has a
+// note then.
 func (r *clusterReader) readReferences(ctx context.Context, asked *session, edit preview.Edit) error {
 	references, err := preview.References(&r.cluster, edit)
 	if err != nil {
@@ -282,7 +284,12 @@ func (r *clusterReader) readReferences(ctx context.Context, asked *session, edit
 	}
 	for kind, names := range named {
 		of := selection{resources: strings.ToLower(string(kind)), namespace: r.cluster.Namespace, names: names}
-		if err := asked.get(ctx, of, r.addObject); err != nil {
+		err := asked.get(ctx, of, r.addObject)
+		if kind == operand.Secret && apierrors.IsForbidden(err) {
+			r.cluster.Read[string(kind)] = false
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,8 @@ kubelet, or the state of its node. A name without node/ or pod/ is that of a nod
 controller has no pod, give its name as pod/NAME: what refuses its pods, such as a quota, is shown.
 
 It needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the pod. Without the right to
-get pods/log in the operator's namespace there is no log.`,
+get pods/log in the operator's namespace there is no log. ResourceClaims and DeviceClasses that it cannot list count as
+claims for GPUs.`,
 		Example: `  kubectl gpu explain node-a
   kubectl gpu explain pod/training-0 --namespace team-a
   kubectl gpu explain node/node-a -o json`,

@@ -79,6 +79,7 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 		}
 	}
 	fmt.Fprintln(errOut, "kubectl gpu:", err)
+	fmt.Fprint(errOut, bindingText(command, err))
 	if !errors.As(err, &failure{}) {
 		fmt.Fprintf(errOut, "See '%s --help' for usage.\n", command.CommandPath())
 		return exitUsage

@@ -40,11 +40,14 @@ apply --dry-run=server has these, too. An object that was not read counts as exi
 Some DaemonSets of drivers are created later, when driver upgrades move the first node to them, or deleted when the last
 node has moved: such a change is marked.
 
-Reading the cluster needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
-PodDisruptionBudgets, to list DaemonSets, Deployments, Services and ConfigMaps in the operator's namespace, and to get
-the Secrets and PriorityClasses that the policy names. It lists ResourceClaims, too, if a pod has any; those that it
-cannot read count as GPUs. On OpenShift it lists Proxies and ClusterVersions, too (config.openshift.io), with a note if
-it cannot. --against reads the objects from a file instead; on OpenShift it needs those two, as well.
+Reading the cluster needs the right to list Nodes, ClusterPolicies, NVIDIADrivers, RuntimeClasses, Pods and
+PodDisruptionBudgets, to list DaemonSets, Deployments, Services, ConfigMaps, ServiceMonitors and PrometheusRules in the
+operator's namespace, and to get CustomResourceDefinitions, the ValidatingAdmissionPolicyBindings of the operator, and
+the PriorityClasses that the policy names. Secrets that the policy names are read, too; without the right to get them
+they count as existing, and are noted. It lists ResourceClaims if a pod has any; those that it cannot read count as
+GPUs. On OpenShift it lists Proxies and ClusterVersions, too (config.openshift.io), with a note if it cannot, and gets
+the ImageStreams of the driver toolkit. --against reads the objects from a file instead; on OpenShift it needs those
+two, as well.
 
 The order of the nodes is that of the operator, with the budget of the policy. Other nodes that become unavailable
 meanwhile delay it. Exit codes: 0 success, 1 failure, or the API server or the operator would refuse a part of it, 2

@@ -40,7 +40,17 @@ type noAnswer struct {
 	// Pod of the exporter; empty if the node has none.
 	Pod     string `json:"pod,omitempty"`
 	Message string `json:"message"`
+	// cause is the error of the question; nil if none was asked.
+	cause error
 }
+
+// usageUnknown is the error of nodes without an answer, and also the errors of their questions.
+type usageUnknown struct {
+	error
+	causes []error
+}
+
+func (u usageUnknown) Unwrap() []error { return u.causes }
 
 // reading is what the exporters have reported.
 type reading struct {
@@ -55,15 +65,18 @@ func (r *reading) failure() error {
 	if len(r.errors) == 0 {
 		return nil
 	}
-	text := &strings.Builder{}
+	text, causes := &strings.Builder{}, []error(nil)
 	for i, e := range r.errors {
+		if e.cause != nil {
+			causes = append(causes, e.cause)
+		}
 		if i == maxNamed {
 			fmt.Fprintf(text, "\n  and %s more", count(len(r.errors)-maxNamed, "node"))
 			break
 		}
 		fmt.Fprintf(text, "\n  %s: %s", e.Node, e.Message)
 	}
-	return fmt.Errorf("the usage of %s is unknown:%s", count(len(r.errors), "node"), text)
+	return usageUnknown{fmt.Errorf("the usage of %s is unknown:%s", count(len(r.errors), "node"), text), causes}
 }
 
 var (
@@ -238,8 +251,8 @@ func (o *topOptions) askNode(
 		return nil, &noAnswer{Node: node, Message: "it has no pod of the DCGM exporter: see kubectl gpu explain " + node}
 	}
 	if pod.Status.Phase != corev1.PodRunning {
-		return nil, &noAnswer{node, pod.Name, fmt.Sprintf("pod %s is %s: see kubectl gpu explain %s", pod.Name,
-			pod.Status.Phase, node)}
+		return nil, &noAnswer{Node: node, Pod: pod.Name, Message: fmt.Sprintf("pod %s is %s: see kubectl gpu explain %s",
+			pod.Name, pod.Status.Phase, node)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -251,11 +264,11 @@ func (o *topOptions) askNode(
 		err = fmt.Errorf("no answer in %s", o.timeout)
 	}
 	if err != nil {
-		return nil, &noAnswer{node, pod.Name, fmt.Sprintf("pod %s does not answer: %v", pod.Name, err)}
+		return nil, &noAnswer{node, pod.Name, fmt.Sprintf("pod %s does not answer: %v", pod.Name, err), err}
 	}
 	devices, err := gpuusage.Parse(node, bytes.NewReader(text))
 	if err != nil {
-		return nil, &noAnswer{node, pod.Name, fmt.Sprintf("pod %s: %v", pod.Name, err)}
+		return nil, &noAnswer{node, pod.Name, fmt.Sprintf("pod %s: %v", pod.Name, err), err}
 	}
 	return devices, nil
 }

@@ -134,7 +134,9 @@ func TestVersionWithoutTheCluster(t *testing.T) {
 			"--namespace\n"},
 		"another namespace":                   {withoutOperator, both, "namespace gpus has no Deployment of the operator"},
 		"no rights":                           {refused, both, "Error from server (Forbidden): refused"},
-		"a strange server":                    {strange, "Plugin      v1.2.3\nKubernetes  newest\n", `reading /version: "newest" is`},
+		"a strange server": {
+			strange, strings.Replace(both, "v1.34.2", "newest", 1), `reading /version: "newest" is no version`,
+		},
 		"a Deployment that cannot be decoded": {broken, both, "deployments o: "},
 		"a DaemonSet that cannot be decoded": {
 			brokenSet, "Plugin      v1.2.3\nOperator    v1.2.3 (own:v1.2.3 in namespace gpus)\nKubernetes  v1.34.2\n",

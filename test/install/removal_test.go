@@ -17,6 +17,7 @@ import (
 var keptByOLM = []string{
 	"CustomResourceDefinition/clusterpolicies.nvidia.com", "CustomResourceDefinition/nvidiadrivers.nvidia.com",
 	"PriorityClass/gpu-operator-validation", "ClusterRole/gpu-operator-metrics-reader",
+	"ClusterRole/gpu-operator-viewer",
 }
 
 // onlyDefinitions matches the objects that Helm keeps.

@@ -29,6 +29,8 @@ func TestAFolderGetsItsRights(t *testing.T) {
 	g.Expect(entries).To(HaveLen(2), "files of operands that are gone are removed")
 	g.Expect(os.ReadFile(filepath.Join(root, operandsDir, "toy.yaml"))).To(ContainSubstring("name: nvidia-toy"))
 	g.Expect(os.ReadFile(filepath.Join(root, operandsDir, "kustomization.yaml"))).To(ContainSubstring("\n  - toy.yaml\n"))
+	g.Expect(os.ReadFile(filepath.Join(root, viewerRole))).To(And(ContainSubstring("name: gpu-operator-viewer"),
+		ContainSubstring("- services\n  verbs:\n  - list\n"), ContainSubstring("  resourceNames:\n  - driver-toolkit\n")))
 	g.Expect(os.ReadFile(filepath.Join(root, openShiftBinding))).
 		To(ContainSubstring("{kind: ServiceAccount, name: nvidia-toy, namespace: gpu-operator}"))
 }

@@ -12,13 +12,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/internal/names/viewer"
 )
 
 const (
 	operandsDir      = "config/rbac/operands"
 	openShiftBinding = "config/openshift/operands.yaml"
+	viewerRole       = "config/rbac/viewer.yaml"
 )
 
 func main() {
@@ -87,7 +91,43 @@ resources:
 	}
 	files[filepath.Join(operandsDir, "kustomization.yaml")] = list.Bytes()
 	files[openShiftBinding] = binding.Bytes()
-	return files, nil
+	files[viewerRole], err = viewerManifest()
+	return files, err
+}
+
+// viewerHead is the comment of the role's manifest.
+const viewerHead = `# Written by make manifests from internal/names/viewer: what kubectl gpu reads. Nothing binds
+# the role. The label keeps it out of the role view: with "true" all who have that role would get these rights.
+`
+
+// viewerManifest returns the role with the rights of all commands that only read.
+func viewerManifest() ([]byte, error) {
+	role := rbacv1.ClusterRole{
+		TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: viewer.ClusterRole, Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "false"},
+		},
+	}
+	for _, right := range viewer.All() {
+		rule := rbacv1.PolicyRule{APIGroups: []string{right.Group}, Resources: []string{right.Resource}, Verbs: right.Verbs}
+		if right.Name != "" {
+			rule.ResourceNames = []string{right.Name}
+		}
+		alike := slices.IndexFunc(role.Rules, func(other rbacv1.PolicyRule) bool {
+			return slices.Equal(other.APIGroups, rule.APIGroups) && slices.Equal(other.Verbs, rule.Verbs) &&
+				slices.Equal(other.ResourceNames, rule.ResourceNames)
+		})
+		if alike < 0 {
+			role.Rules = append(role.Rules, rule)
+			continue
+		}
+		role.Rules[alike].Resources = append(role.Rules[alike].Resources, right.Resource)
+	}
+	text, err := yaml.Marshal(role)
+	if err != nil {
+		return nil, fmt.Errorf("encoding ClusterRole %s: %w", role.Name, err)
+	}
+	return append([]byte(viewerHead), text...), nil
 }
 
 const bindingHead = `# Written by make manifests from assets/*/install.yaml.
