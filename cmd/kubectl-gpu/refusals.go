@@ -99,7 +99,11 @@ func problemsOf(ctx context.Context, document []byte) ([]string, error) {
 		return nil, err
 	}
 	problems, _, err := checkObject(ctx, definition, written)
-	return problems, err
+	sentences := make([]string, 0, len(problems))
+	for _, one := range problems {
+		sentences = append(sentences, one.String())
+	}
+	return sentences, err
 }
 
 // storedProblems returns what is wrong with the live object of a document; nothing if there is none.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -29,76 +28,83 @@ import (
 )
 
 func validateCommand() *cobra.Command {
-	file := ""
+	o := validateOptions{}
 	command := &cobra.Command{
 		Use:   "validate -f FILE",
-		Short: "Check ClusterPolicies and NVIDIADrivers in a file as the API server would, without a cluster",
-		Long: `Check the ClusterPolicies and NVIDIADrivers in a file with the schema and the rules of this release, as the
-API server does when they are created, and report fields that it does not know, and values that no pod can have, which
-the operator refuses where it makes pods of them. It also prints the fields of policies that have no effect or are
-deprecated, which are no errors. Objects of other kinds are ignored. No cluster is called: webhooks and policies of one
-are not asked.
+		Short: "Check ClusterPolicies and NVIDIADrivers in files as the API server would, without a cluster",
+		Long: `Check the ClusterPolicies and NVIDIADrivers in a file, or in all files below a folder, with the schema and the
+rules of this release, as the API server does when they are created, and report fields that it does not know, and values
+that no pod can have, which the operator refuses where it makes pods of them. It also prints the fields of policies that
+have no effect or are deprecated, which are no errors. Objects of other kinds are ignored. No cluster is called:
+webhooks and policies of one are not asked.
 
-Exit codes: 0 all objects are valid, 1 one is not or the file cannot be read, 2 wrong usage.`,
+Of a folder the files are read whose name ends with .yaml, .yml or .json, in the order of their paths. Those without any
+such object are skipped and counted. -o json and -o junit have a result for each error and note, and one for each valid
+object: with its file, line, field, severity (error, note or valid) and message. The line is that of the field, or of
+the nearest one above it; it is not known of objects in a list.
+
+Exit codes: 0 all objects are valid, 1 one is not or a file cannot be read, 2 wrong usage.`,
 		Example: `  kubectl gpu validate -f policy.yaml
+  kubectl gpu validate -f clusters/ -o junit > results.xml
   helm template gpu-operator gpu-operator | kubectl gpu validate -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := validateFile(cmd.Context(), file, cmd.InOrStdin(), cmd.OutOrStdout()); err != nil {
+			if !slices.Contains(validateFormats, o.output) {
+				return fmt.Errorf("--output %s: give one of %v", o.output, validateFormats)
+			}
+			if err := o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()); err != nil {
 				return failure{err}
 			}
 			return nil
 		},
 	}
-	command.Flags().StringVarP(&file, "filename", "f", "", "file with the objects; - reads standard input")
+	flags := command.Flags()
+	flags.StringVarP(&o.path, "filename", "f", "", "file with the objects, or folder of such files; - reads "+
+		"standard input")
+	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or junit")
 	requireFlags(command, "filename")
+	completeFlag(command, "output", fixed(validateFormats...))
 	return command
 }
 
-// validateFile prints what is wrong with the objects of a file, and fails if something is.
-func validateFile(ctx context.Context, file string, in io.Reader, out io.Writer) error {
-	all, err := documents(file, in)
+// run prints what is wrong with the objects, and fails if something is.
+func (o validateOptions) run(ctx context.Context, in io.Reader, out io.Writer) error {
+	found, err := o.validate(ctx, in)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", file, err)
+		return err
 	}
-	if all, err = withoutLists(all); err != nil {
-		return fmt.Errorf("reading %s: %w", file, err)
+	text, err := found.encode(o.output)
+	if err != nil {
+		return fmt.Errorf("encoding the results: %w", err)
 	}
-	valid, invalid := 0, 0
-	for _, document := range all {
-		definition, known := definitionOf(document)
-		if !known {
-			if problem := checkNamed(document); problem != "" {
-				fmt.Fprintln(out, problem)
-				invalid++
-			}
-			continue
-		}
-		problems, notes, err := checkNew(ctx, definition, document)
-		if err != nil {
-			return err
-		}
-		for _, line := range append(problems, notes...) {
-			fmt.Fprintf(out, "%s %s: %s\n", definition.Kind.Kind, nameOf(document), line)
-		}
-		if len(problems) > 0 {
-			invalid++
-			continue
-		}
-		valid++
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
 	}
-	switch {
-	case valid+invalid == 0:
-		return errors.New("found no ClusterPolicy and no NVIDIADriver: check the kinds in the file")
-	case invalid > 0:
-		return fmt.Errorf("%d of %d objects would be refused", invalid, valid+invalid)
+	return found.verdict()
+}
+
+// problem is what is wrong with an object, or only worth to know.
+type problem struct {
+	// field is the path of the value; empty if the message is about all of the object.
+	field, message string
+}
+
+// String returns both.
+func (p problem) String() string {
+	if p.field == "" {
+		return p.message
 	}
-	fmt.Fprintf(out, "%d of %d objects are valid.\n", valid, valid)
-	return nil
+	return p.field + ": " + p.message
+}
+
+// problemIn returns the problem of a sentence that begins with the field and a colon.
+func problemIn(sentence string) problem {
+	field, message, _ := strings.Cut(sentence, ": ")
+	return problem{field, message}
 }
 
 // checkNew returns what the API server or the operator would refuse of an object, and what it is only worth to know.
-func checkNew(ctx context.Context, definition crd.Definition, document []byte) (problems, notes []string, err error) {
+func checkNew(ctx context.Context, definition crd.Definition, document []byte) (problems, notes []problem, err error) {
 	problems, notes, err = checkObject(ctx, definition, document)
 	if err == nil && len(problems) == 0 && definition.Kind == v1.ClusterPolicyKind {
 		problems, err = unknownContainers(document)
@@ -106,18 +112,17 @@ func checkNew(ctx context.Context, definition crd.Definition, document []byte) (
 	return problems, notes, err
 }
 
-// checkNamed returns why the API server would refuse an object that a policy may name, such as a ConfigMap; empty for
+// checkNamed returns why the API server would refuse an object that a policy may name, such as a ConfigMap; nil for
 // another kind.
-func checkNamed(document []byte) string {
-	kind := kindOf(document)
-	object := newNamed(kind)
+func checkNamed(document []byte) []problem {
+	object := newNamed(kindOf(document))
 	if object == nil {
-		return ""
+		return nil
 	}
 	if err := decodeNamed(document, object); err != nil {
-		return fmt.Sprintf("%s %s: %s", kind.Kind, nameOf(document), err)
+		return []problem{{message: err.Error()}}
 	}
-	return ""
+	return nil
 }
 
 // definitionOf returns the definition of this release for the kind of a document; false if it is another kind. A
@@ -155,15 +160,16 @@ func checkerOf(definition crd.Definition) (*schemacheck.Checker, error) {
 }
 
 // checkObject returns what the API server would refuse, and what it is only worth to know.
-func checkObject(ctx context.Context, definition crd.Definition, document []byte) (problems, notes []string,
-	err error) {
+func checkObject(
+	ctx context.Context, definition crd.Definition, document []byte,
+) (problems, notes []problem, err error) {
 	if version := kindOf(document).GroupVersion(); version != definition.Kind.GroupVersion() {
-		return []string{fmt.Sprintf("apiVersion: %s is not served: give %s", version, definition.Kind.GroupVersion())}, nil,
-			nil
+		message := fmt.Sprintf("%s is not served: give %s", version, definition.Kind.GroupVersion())
+		return []problem{{"apiVersion", message}}, nil, nil
 	}
 	object, malformed := decodeObject(document)
 	if malformed != "" {
-		return []string{malformed}, nil, nil
+		return []problem{{message: malformed}}, nil, nil
 	}
 	checker, err := checkerOf(definition)
 	if err != nil {
@@ -172,10 +178,12 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	found := checker.Check(ctx, object)
 	problems = problemsIn(found.Refused)
 	for _, path := range found.Dropped {
-		problems = append(problems, fmt.Sprintf("%s: unknown field: remove it, or correct its name", path))
+		problems = append(problems, problem{path, "unknown field: remove it, or correct its name"})
 	}
 	if found.RulesSkipped {
-		notes = append(notes, "note: rules about several fields were not checked: correct the errors, and check again")
+		notes = append(notes, problem{
+			message: "rules about several fields were not checked: correct the errors, and check again",
+		})
 	}
 	if len(problems) > 0 {
 		return problems, notes, nil
@@ -192,7 +200,7 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 		return nil, nil, err
 	}
 	for _, note := range fieldnotes.Of(policy.Spec) {
-		notes = append(notes, "note: "+strings.TrimSuffix(note, "."))
+		notes = append(notes, problemIn(strings.TrimSuffix(note, ".")))
 	}
 	catalogue, err := operands.Catalogue()
 	if err != nil {
@@ -204,15 +212,16 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 
 // impossibleOf returns what the API server stores and no pod can have of a policy. In the block of an operand that is
 // not installed it is only worth to know: the operator makes no pods of it.
-func impossibleOf(spec v1.ClusterPolicySpec, catalogue operand.Catalogue) (problems, notes []string) {
+func impossibleOf(spec v1.ClusterPolicySpec, catalogue operand.Catalogue) (problems, notes []problem) {
 	absent := absentBlocks(catalogue, operand.Input{Spec: effective.Of(spec)})
-	for _, problem := range podrules.Check(spec, "spec") {
-		inBlock := func(block string) bool { return strings.HasPrefix(problem.Field, block+".") }
+	for _, found := range impossible(spec) {
+		inBlock := func(block string) bool { return strings.HasPrefix(found.field, block+".") }
 		if i := slices.IndexFunc(absent, inBlock); i >= 0 {
-			notes = append(notes, fmt.Sprintf("note: %s; nothing of %s is installed", problem, absent[i]))
+			found.message += "; nothing of " + absent[i] + " is installed"
+			notes = append(notes, found)
 			continue
 		}
-		problems = append(problems, problem.String())
+		problems = append(problems, found)
 	}
 	return problems, notes
 }
@@ -231,16 +240,16 @@ func absentBlocks(catalogue operand.Catalogue, in operand.Input) []string {
 }
 
 // impossible returns what the API server stores and no pod can have of an object: the operator refuses it.
-func impossible(spec any) (problems []string) {
-	for _, problem := range podrules.Check(spec, "spec") {
-		problems = append(problems, problem.String())
+func impossible(spec any) (problems []problem) {
+	for _, found := range podrules.Check(spec, "spec") {
+		problems = append(problems, problem{found.Field + found.Below, found.Message})
 	}
 	return problems
 }
 
 // problemsIn returns what the API server would refuse, each once.
-func problemsIn(refused field.ErrorList) []string {
-	var problems []string
+func problemsIn(refused field.ErrorList) []problem {
+	var problems []problem
 	for _, err := range refused {
 		if !isRepeated(err, refused) {
 			problems = append(problems, problemOf(err))
@@ -249,21 +258,28 @@ func problemsIn(refused field.ErrorList) []string {
 	return problems
 }
 
+// noField is the field of an error of the API server that has none.
+const noField = "<nil>"
+
 // isRepeated reports whether the API server's error has no field, and another one is about the field that its text ends
 // with, as for a number that is too large.
 func isRepeated(err *field.Error, all field.ErrorList) bool {
-	return err.Field == "<nil>" && slices.ContainsFunc(all, func(other *field.Error) bool {
+	return err.Field == noField && slices.ContainsFunc(all, func(other *field.Error) bool {
 		return other != err && strings.HasSuffix(err.Detail, " in "+other.Field)
 	})
 }
 
 // problemOf returns the API server's error, with the right form where it has none that people read.
-func problemOf(err *field.Error) string {
+func problemOf(err *field.Error) problem {
+	found := problem{err.Field, err.ErrorBody() + hintFor(err)}
 	if strings.Contains(err.Detail, undecodable.Quantity) {
-		return fmt.Sprintf("%s: Invalid value: %q: is no quantity such as 500m, 2 or 4Gi, with %s", err.Field,
+		found.message = fmt.Sprintf("Invalid value: %q: is no quantity such as 500m, 2 or 4Gi, with %s",
 			fmt.Sprint(err.BadValue), undecodable.QuantityBounds)
 	}
-	return err.Error() + hintFor(err)
+	if err.Field == noField {
+		found.field = ""
+	}
+	return found
 }
 
 // hintFor returns the right form where the API server's error names the types alone; empty if that says enough.

@@ -30,9 +30,9 @@ var systems = []nodeinfo.Facts{
 	},
 }
 
-// unknownContainers returns a sentence for each container for which a valid policy has resources, and which its pods
+// unknownContainers returns a problem for each container for which a valid policy has resources, and which its pods
 // have on none of the systems: the operator refuses the operand. What it refuses for another reason is not among them.
-func unknownContainers(document []byte) ([]string, error) {
+func unknownContainers(document []byte) ([]problem, error) {
 	policy := v1.ClusterPolicy{}
 	if err := yaml.Unmarshal(document, &policy); err != nil {
 		return nil, err
@@ -54,11 +54,13 @@ func unknownContainers(document []byte) ([]string, error) {
 			}
 		}
 	}
-	var unknown []string
+	var unknown []problem
 	for i := range catalogue {
 		o := &catalogue[i]
 		slices.Sort(names[o.Name])
-		unknown = append(unknown, render.UnknownContainers(in.PlacementOf(o), slices.Compact(names[o.Name]))...)
+		for _, sentence := range render.UnknownContainers(in.PlacementOf(o), slices.Compact(names[o.Name])) {
+			unknown = append(unknown, problemIn(sentence))
+		}
 	}
 	return unknown, nil
 }
