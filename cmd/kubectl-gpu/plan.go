@@ -26,7 +26,8 @@ func planCommand() *cobra.Command {
 		Short: "Print what an edit of the policy would change, and which nodes would be upgraded, without writing",
 		Long: `Print what the operator would do if the ClusterPolicy in a file replaced the one in the cluster: which objects
 change, which pods are replaced, which nodes get another driver, in which order, and which pods on them would be evicted
-or block the upgrade. Nothing is written.
+or block the upgrade. It begins with what that means: which nodes lose their GPUs, and how many restart the driver.
+Nothing is written.
 
 Without a file, the policy is the one in the cluster. The default images are those of this plugin's release: a plugin of
 a newer release shows which images change, which pods are replaced and which drivers are upgraded when the operator is

@@ -34,6 +34,7 @@ func asText(p *preview.Preview) ([]byte, error) {
 	if p.Paused {
 		fmt.Fprintf(&text, "spec.paused is true: the operator would only report. Without it:\n\n")
 	}
+	text.WriteString(headline(p) + "\n\n")
 	if len(p.Notes) > 0 {
 		text.WriteString("Notes:\n")
 		for _, note := range p.Notes {
@@ -76,7 +77,7 @@ func explained(c *preview.Change) string {
 	switch {
 	case c.Message != "":
 		return c.Message
-	case c.Action == preview.Delete && c.Kind == "DaemonSet" && c.Pods == "":
+	case c.RemovesPods():
 		return fmt.Sprintf("%s removed", count(int(c.Running), "pod"))
 	}
 	var parts []string

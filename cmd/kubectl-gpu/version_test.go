@@ -132,8 +132,8 @@ func TestVersionWithoutTheCluster(t *testing.T) {
 	}{
 		"no operator": {none, both, "namespace gpu-operator has no Deployment of the operator: name another one with " +
 			"--namespace\n"},
-		"another namespace":                   {withoutOperator, both, "namespace gpus has no Deployment of the operator"},
-		"no rights":                           {refused, both, "Error from server (Forbidden): refused"},
+		"another namespace": {withoutOperator, both, "namespace gpus has no Deployment of the operator"},
+		"no rights":         {refused, both, "Error from server (Forbidden): refused"},
 		"a strange server": {
 			strange, strings.Replace(both, "v1.34.2", "newest", 1), `reading /version: "newest" is no version`,
 		},

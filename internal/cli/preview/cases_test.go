@@ -153,6 +153,12 @@ var previewCases = map[string]previewCase{
             env: [{name: OPERATOR_IMAGE, value: "example.com/helpers:1"}]}`,
 		},
 	},
+	"one-node-keeps-the-device-plugin": {
+		to: `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}}, devicePlugin: {nodeSelector: {zone: rear}}}`,
+	},
+	"the-device-plugin-is-off": {
+		to: `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}}, devicePlugin: {enabled: false}}`,
+	},
 	"beside-nvidias": {to: spec2, change: func(c *Cluster) {
 		policy := of[*v1.ClusterPolicy](c)[0]
 		policy.Status.Conditions = []metav1.Condition{

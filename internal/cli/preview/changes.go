@@ -73,6 +73,11 @@ type Change struct {
 	Differences []drift.Difference `json:"differences,omitempty"`
 }
 
+// RemovesPods reports whether a DaemonSet is deleted whose pods end at once, without another one that gets them.
+func (change *Change) RemovesPods() bool {
+	return change.Action == Delete && change.Kind == "DaemonSet" && change.Pods == ""
+}
+
 // ImageChange is a container with another image than before; Before is empty for a new one.
 type ImageChange struct {
 	Container string `json:"container"`

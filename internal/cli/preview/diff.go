@@ -45,8 +45,7 @@ func (c *Cluster) replaced(changed []Change) Replaced {
 	ending := map[string]bool{}
 	for i := range changed {
 		change := &changed[i]
-		removed := change.Action == Delete && change.Kind == "DaemonSet" && change.Pods == ""
-		ending[change.Name] = ending[change.Name] || removed || change.Pods == PodsRoll
+		ending[change.Name] = ending[change.Name] || change.RemovesPods() || change.Pods == PodsRoll
 	}
 	found, nodes := Replaced{}, map[string]bool{}
 	for _, pod := range inNamespace[*corev1.Pod](c) {

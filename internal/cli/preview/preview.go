@@ -35,6 +35,9 @@ type Preview struct {
 	Notes []string `json:"notes"`
 	// Spec has the fields of the policy that change, with the defaults of this release.
 	Spec []drift.Difference `json:"spec,omitempty"`
+	// Losing are the nodes on which the driver or the device plugin runs now and would not any more, sorted: pods there
+	// could no longer use GPUs.
+	Losing []string `json:"losing,omitempty"`
 	// Replaced are the pods of operands that are replaced or end at once, without those of driver upgrades.
 	Replaced Replaced `json:"replaced"`
 	// Objects that would be written or deleted, in the order of the pass. Unchanged counts the others.
@@ -142,6 +145,7 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 			notes(computed, factsOf(nodes)), Unread(catalogue, in), ignored, c.aboutOperator(), c.aboutOpenShift(),
 			changes.notes()),
 		Objects: changes.changed, Unchanged: changes.unchanged, Replaced: c.replaced(changes.changed),
+		Losing: c.losing(catalogue, &changes, nodes),
 	}
 	if preview.Spec, err = c.specDifferences(edit.Policy); err != nil {
 		return nil, err
