@@ -87,8 +87,9 @@ func filesAt(path string) (files []string, folder bool, err error) {
 	if path == stdin {
 		return []string{path}, false, nil
 	}
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return []string{path}, false, nil // An error is that of reading the file.
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []string{path}, false, err
 	}
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && slices.Contains(checkedExtensions, filepath.Ext(file)) {

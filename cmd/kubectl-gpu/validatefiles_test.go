@@ -91,7 +91,7 @@ func TestValidateUnreadableFiles(t *testing.T) {
 	g.Expect(found.Results).To(HaveExactElements(And(HaveField("Severity", severityError), HaveField("Kind", ""),
 		HaveField("File", filepath.Join(root, "a.yaml")), HaveField("Message", HavePrefix("document 1: ")))))
 	none := root + "/none"
-	g.Expect(kubectlGPU("", "validate", "-f", none).errOut).To(HavePrefix("kubectl gpu: reading " + none + ": open "))
+	g.Expect(kubectlGPU("", "validate", "-f", none).errOut).To(HavePrefix("kubectl gpu: reading " + none + ": stat "))
 	g.Expect(kubectlGPU("", "validate", "-f", root, "-o", "xml").errOut).To(HavePrefix(
 		"kubectl gpu: --output xml: give one of [text json junit]\n"))
 }
