@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +19,11 @@ func bindingText(command *cobra.Command, err error) string {
 	if !apierrors.IsForbidden(err) || viewer.Of(command.Name()) == nil {
 		return ""
 	}
-	return fmt.Sprintf("The ClusterRole %s has all rights that kubectl gpu %s needs. An administrator binds it to the "+
+	but := ""
+	if slices.ContainsFunc(viewer.Of(command.Name()), func(r viewer.Right) bool { return r.Resource == viewer.Proxied }) {
+		but = ", but not to get " + viewer.Proxied + ", which is to be granted apart"
+	}
+	return fmt.Sprintf("The ClusterRole %s has the rights that kubectl gpu %s needs%s. An administrator binds it to the "+
 		"user that the error names:\n  kubectl create clusterrolebinding %[1]s-USER --clusterrole=%[1]s --user=USER\n",
-		viewer.ClusterRole, command.Name())
+		viewer.ClusterRole, command.Name(), but)
 }

@@ -11,8 +11,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
-// ClusterRole is the name of the role with all rights of the table. Every installer ships it, and nothing binds it.
+// ClusterRole is the name of the role with the rights of the table. Every installer ships it, and nothing binds it.
 const ClusterRole = "gpu-operator-viewer"
+
+// Proxied is the resource that the role does not have, although top reads it: who has it sends requests to any port of
+// any pod. Kubernetes keeps it from its own role view, too.
+const Proxied = "pods/proxy"
 
 // Groups of the API that have resources in the table.
 const (
@@ -74,7 +78,7 @@ var byCommand = map[string][]Right{
 		reading(nvidia, "clusterpolicies", "list"), reading(dra, "resourceclaims deviceclasses", "list"),
 	),
 	"top": slices.Concat(
-		reading(core, "nodes pods", "list"), reading(core, "pods/proxy", "get"), reading(nvidia, "clusterpolicies", "list"),
+		reading(core, "nodes pods", "list"), reading(core, Proxied, "get"), reading(nvidia, "clusterpolicies", "list"),
 	),
 	"logs": slices.Concat(
 		reading(core, "pods", "list"), reading(core, "pods/log", "get"), reading(nvidia, "clusterpolicies", "list"),
@@ -92,11 +96,14 @@ func Commands() []string { return slices.Sorted(maps.Keys(byCommand)) }
 // Of returns what a command reads; nil if it is not in the table.
 func Of(command string) []Right { return slices.Clone(byCommand[command]) }
 
-// All returns the rights of all commands, each resource once, sorted by group, resource and name.
+// All returns the rights of all commands, except to Proxied, each resource once, sorted by group, resource and name.
 func All() []Right {
 	found := map[[3]string]Right{}
 	for _, rights := range byCommand {
 		for _, right := range rights {
+			if right.Resource == Proxied {
+				continue
+			}
 			key := [3]string{right.Group, right.Resource, right.Name}
 			right.Verbs = slices.Concat(found[key].Verbs, right.Verbs)
 			slices.Sort(right.Verbs)
