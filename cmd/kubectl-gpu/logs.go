@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
@@ -133,13 +134,22 @@ func (o logsOptions) pods(ctx context.Context, asked *session, node string) ([]c
 	return pods, err
 }
 
-// stackOn returns the pods of the operator in its namespace on a node.
+// stackOn returns the pods of the operator in its namespace on a node, and those that the scheduler has not placed there
+// yet.
 func stackOn(ctx context.Context, asked *session, namespace, node string) (pods []corev1.Pod, err error) {
-	options := withField(metav1.ListOptions{LabelSelector: labels.ManagedBy + "=" + labels.ManagedByValue},
-		"spec.nodeName", node)
-	_, err = list(ctx, asked.core.Pods(namespace).List, options,
-		func(pod *corev1.Pod) { pods = append(pods, *pod) })
-	return pods, err
+	for _, on := range []string{node, ""} {
+		options := withField(metav1.ListOptions{LabelSelector: labels.ManagedBy + "=" + labels.ManagedByValue},
+			"spec.nodeName", on)
+		_, err = list(ctx, asked.core.Pods(namespace).List, options, func(pod *corev1.Pod) {
+			if observe.PodNode(pod) == node {
+				pods = append(pods, *pod)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return pods, nil
 }
 
 // operandsOf returns the operands of pods, sorted.

@@ -75,19 +75,18 @@ func ofImages(local, other, closed string) []cause {
 	}
 }
 
-// ofPods are failures of pods before a container runs.
+// ofPods are failures of pods before a container runs. Two that differ in a detail alone do not follow each other: of
+// the second there is no Event.
 func ofPods(file string) []cause {
 	return []cause{
 		{name: "a file for a directory", spec: plugin(map[string]any{"mps": map[string]any{"root": file}}),
-			reason: "FailedMount", words: []string{file + " is not a directory"}},
+			reason: "FailedMount", words: []string{file, "not a directory"}},
+		{name: "too much CPU", spec: limits("cpu", "1000"), reason: "Unschedulable", words: []string{"Insufficient cpu"}},
 		{name: "a directory that cannot be made", spec: plugin(map[string]any{"mps": map[string]any{"root": "/proc/none"}}),
 			reason: "FailedMount", words: []string{"/proc/none"}},
-		{name: "too much CPU", spec: limits("cpu", "1000"), reason: "Unschedulable", words: []string{"Insufficient cpu"}},
 		{name: "too much memory", spec: limits("memory", "100Ti"), reason: "Unschedulable", words: []string{"Insufficient memory"}},
 		{name: "an unknown resource", spec: limits("example.com/none", "1"),
 			reason: "Unschedulable", words: []string{"Insufficient example.com/none"}},
-		{name: "no such priority class", spec: plugin(map[string]any{"priorityClassName": "none"}),
-			words: []string{"no PriorityClass with name none was found"}},
 		{name: "no such seccomp profile", spec: podSecurity(map[string]any{
 			"seccompProfile": map[string]any{"type": "Localhost", "localhostProfile": "none.json"},
 		}), words: []string{"none.json"}},
@@ -105,10 +104,10 @@ func ofPrograms() []cause {
 	return []cause{
 		{name: "its last words", order: exit(lastWords, 3), words: []string{"exit code 3", lastWords}},
 		{name: "an error before its last line", order: exit("E1127 10:00:00.000000 1 main.go:1] open /dev/nvidiactl: "+
-			"no such file or directory\nstopping", 1), words: []string{"open /dev/nvidiactl: no such file or directory"}},
+			"no such file or directory\nstopping", 4), words: []string{"open /dev/nvidiactl: no such file or directory"}},
 		{name: "a panic", order: exit("panic: runtime error: index out of range [3]\n\ngoroutine 1 [running]:\nmain.main()", 2),
 			words: []string{"exit code 2", "index out of range [3]"}},
-		{name: "no space", order: exit("write /var/lib/state: no space left on device", 1),
+		{name: "no space", order: exit("write /var/lib/state: no space left on device", 5),
 			words: []string{"no space left on device"}},
 		{name: "a library is missing", order: exit("error while loading shared libraries: libnvidia-ml.so.1: cannot open "+
 			"shared object file", 127), words: []string{"exit code 127", "libnvidia-ml.so.1"}},
