@@ -116,7 +116,7 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 		return failure{err}
 	}
 	if o.notReady {
-		found.Nodes = unreadyOf(found.Nodes)
+		found.Nodes = overview.Unready(found.Nodes)
 	}
 	if err := o.print(cmd.OutOrStdout(), found, time.Now()); err != nil {
 		return failure{err}

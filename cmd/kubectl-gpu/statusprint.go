@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // column is one of the table of nodes.
@@ -30,68 +27,20 @@ func columns(now time.Time) []column {
 		{title: "NODE", value: func(n *overview.Node) string { return n.Name }},
 		{title: "READY", value: func(n *overview.Node) string { return string(n.Ready) }},
 		{title: "STAGE", value: func(n *overview.Node) string { return string(n.Stage) }},
-		{title: "USABLE", value: usableText},
-		{title: "FREE", value: freeText},
+		{title: "USABLE", value: (*overview.Node).UsableText},
+		{title: "FREE", value: (*overview.Node).FreeText},
 		{title: "PRODUCT", value: func(n *overview.Node) string { return n.Product }},
-		{title: "MIG", value: migText, optional: true},
+		{title: "MIG", value: (*overview.Node).MIGText, optional: true},
 		{title: "SHARING", value: func(n *overview.Node) string { return n.Sharing }, optional: true},
 		{title: "DRIVER", value: func(n *overview.Node) string { return n.Driver }},
-		{title: "UPGRADE", value: upgradeText, optional: true},
+		{title: "UPGRADE", value: (*overview.Node).UpgradeText, optional: true},
 		{title: "HEALTH", value: func(n *overview.Node) string { return n.Health }, optional: true},
 		{title: "CORDONED", value: cordonText, optional: true},
 		{title: "REASON", value: func(n *overview.Node) string { return n.Reason }},
-		{title: "SINCE", value: func(n *overview.Node) string { return sinceText(n, now) }},
+		{title: "SINCE", value: func(n *overview.Node) string { return n.SinceText(now) }},
 		{title: "OPERAND", value: func(n *overview.Node) string { return n.Operand }, wide: true},
 		{title: "MESSAGE", value: func(n *overview.Node) string { return n.Message }, wide: true},
 	}
-}
-
-func usableText(n *overview.Node) string {
-	if n.GPUs.Total == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d/%d", n.GPUs.Usable, n.GPUs.Total)
-}
-
-// freeText returns how many devices are free; those that are not whole GPUs of nvidia.com/gpu with their resource.
-func freeText(n *overview.Node) string {
-	if n.ByClaims {
-		return "by claims"
-	}
-	var all []string
-	for _, r := range n.Resources {
-		free := "?"
-		if r.Free != nil {
-			free = fmt.Sprint(*r.Free)
-		}
-		if r.Name != labels.ResourceGPU {
-			free += " " + strings.TrimPrefix(r.Name, labels.VendorPrefix)
-		}
-		all = append(all, free)
-	}
-	return strings.Join(all, ", ")
-}
-
-func migText(n *overview.Node) string {
-	switch {
-	case n.MIG == nil:
-		return ""
-	case n.MIG.Layout == labels.MIGAllDisabled && (n.MIG.State == "" || n.MIG.State == labels.MIGStateSuccess):
-		return ""
-	case n.MIG.State == "":
-		return n.MIG.Layout + " (not applied)"
-	case n.MIG.State == labels.MIGStateSuccess:
-		return n.MIG.Layout
-	}
-	return n.MIG.Layout + " (" + n.MIG.State + ")"
-}
-
-// upgradeText returns the state of an upgrade that is not done.
-func upgradeText(n *overview.Node) string {
-	if n.Upgrade == string(upgrade.StateDone) {
-		return ""
-	}
-	return n.Upgrade
 }
 
 func cordonText(n *overview.Node) string {
@@ -99,13 +48,6 @@ func cordonText(n *overview.Node) string {
 		return "yes"
 	}
 	return ""
-}
-
-func sinceText(n *overview.Node, now time.Time) string {
-	if n.Since.IsZero() {
-		return ""
-	}
-	return duration.HumanDuration(now.Sub(n.Since.Time))
 }
 
 // maxRows is how many nodes a table has that is not wide. Of more, those that are not ready are shown, at most
@@ -151,7 +93,7 @@ func overviewText(found overview.Overview, now time.Time, wide bool, colours pal
 		return text + nodesText(found.Nodes, now, wide, colours)
 	}
 	text += "\n" + groupsText(overview.Groups(found.Nodes), colours)
-	unready := unreadyOf(found.Nodes)
+	unready := overview.Unready(found.Nodes)
 	if shown := unready[:min(len(unready), maxUnready)]; len(shown) > 0 {
 		text += nodesText(shown, now, wide, colours)
 		unready = unready[len(shown):]
@@ -160,13 +102,6 @@ func overviewText(found overview.Overview, now time.Time, wide bool, colours pal
 		text += fmt.Sprintf("%d more are not ready: kubectl gpu status --not-ready lists them.\n", len(unready))
 	}
 	return text
-}
-
-// unreadyOf returns those of the nodes that are not ready.
-func unreadyOf(nodes []overview.Node) []overview.Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n overview.Node) bool {
-		return n.Ready == overview.Ready || n.Ready == overview.Excluded
-	})
 }
 
 // summaryText returns the state of the policy and of all nodes.
@@ -273,7 +208,7 @@ func writePolicy(text *strings.Builder, policy *overview.Policy, colours palette
 	for _, limit := range policy.Limits {
 		fmt.Fprintf(text, "%s: %s\n", colours.yellow(limit.Reason), limit.Message)
 	}
-	if u := policy.Upgrade; u != nil && u.Pending+u.InProgress+u.Failed > 0 {
+	if u := policy.Upgrade; policy.IsUpgrading() {
 		fmt.Fprintf(text, "Driver upgrade to %s: %d pending, %d in progress, %d done, %d failed, %d held. %s\n",
 			u.Target, u.Pending, u.InProgress, u.Done, u.Failed, u.Held, u.Message)
 	}

@@ -76,20 +76,6 @@ func TestLimitsAsText(t *testing.T) {
 		ContainSubstring("1 of 2 GPU nodes have failed\nCRDOutdated: the API server drops spec.a\nDriver upgrade to"))
 }
 
-// A layout that nothing has applied is not shown like one that is.
-func TestMIGAsText(t *testing.T) {
-	g := NewWithT(t)
-	text := func(layout, state string) string {
-		return migText(&overview.Node{MIG: &overview.MIG{Layout: layout, State: state}})
-	}
-	g.Expect(text("all-1g.10gb", "")).To(Equal("all-1g.10gb (not applied)"))
-	g.Expect(text("all-1g.10gb", "success")).To(Equal("all-1g.10gb"))
-	g.Expect(text("all-1g.10gb", "failed")).To(Equal("all-1g.10gb (failed)"))
-	g.Expect(text("all-disabled", "success")).To(BeEmpty())
-	g.Expect(text("all-disabled", "")).To(BeEmpty(), "no GPU is divided, so that nothing is to be applied")
-	g.Expect(text("all-disabled", "failed")).To(Equal("all-disabled (failed)"))
-}
-
 // The policy that counts is the one that the operator acts on, whatever the order of a list.
 func TestActivePolicy(t *testing.T) {
 	g := NewWithT(t)
