@@ -143,6 +143,8 @@ func (s *apiServer) answer(path string) (any, int) {
 	switch path {
 	case "/api":
 		return metav1.APIVersions{Versions: []string{"v1"}}, http.StatusOK
+	case "/version":
+		return map[string]string{"gitVersion": "v1.36.0"}, http.StatusOK
 	case "/apis":
 		return groups(), http.StatusOK
 	case "/version":

@@ -52,11 +52,12 @@ type missingPart struct {
 	Reason string `json:"reason"`
 }
 
-// content is a file before its last redaction: a text or objects.
+// content is a file before its last redaction: a text, objects, or what a page shows.
 type content struct {
 	file    bundleFile
 	text    string
 	objects []any
+	page    map[string]any
 }
 
 // bundle collects files. It is safe for concurrent use.
@@ -154,15 +155,9 @@ func (b *bundle) finish() ([]finished, error) {
 	var files []finished
 	for i := range b.contents {
 		c := &b.contents[i]
-		text := b.redactor.Finish(c.text)
-		if c.objects != nil {
-			encoded, err := yaml.Marshal(map[string]any{
-				"apiVersion": "v1", "kind": "List", "items": b.redactor.FinishObject(c.objects),
-			})
-			if err != nil {
-				return nil, fmt.Errorf("encoding %s: %w", c.file.Name, err)
-			}
-			text = string(encoded)
+		text, err := b.textOf(c)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s: %w", c.file.Name, err)
 		}
 		c.file.Bytes, c.file.Objects = len(text), len(c.objects)
 		b.index.Files = append(b.index.Files, c.file)
@@ -179,6 +174,21 @@ func (b *bundle) finish() ([]finished, error) {
 	}
 	first := []finished{{"summary.txt", b.summary(files)}, {"index.json", string(index) + "\n"}}
 	return append(first, files...), nil
+}
+
+// textOf returns the text of a file, without the credentials that were found in others.
+func (b *bundle) textOf(c *content) (string, error) {
+	switch {
+	case c.objects != nil:
+		encoded, err := yaml.Marshal(map[string]any{
+			"apiVersion": "v1", "kind": "List", "items": b.redactor.FinishObject(c.objects),
+		})
+		return string(encoded), err
+	case c.page != nil:
+		b.redactor.FinishObject(c.page)
+		return pageText(c.page, b.index.Created)
+	}
+	return b.redactor.Finish(c.text), nil
 }
 
 // summary returns a text that lists what is in the bundle.

@@ -36,8 +36,9 @@ import (
 )
 
 const (
-	// statusFile is also part of the summary.
+	// statusFile is also part of the summary, and pageFile the same for a browser.
 	statusFile = "status.txt"
+	pageFile   = "status.html"
 	// maxPart bounds a list, maxLog a log, and maxVersion the versions of the cluster, in bytes.
 	maxPart    = 32 << 20
 	maxLog     = 1 << 20
@@ -273,7 +274,7 @@ func (c *collector) computed(file bundleFile, value any, err error) {
 	c.bundle.addText(file, string(text))
 }
 
-// overview adds what status prints, and what explain prints of nodes that are not ready.
+// overview adds what status prints, also as a page, and what explain prints of nodes that are not ready.
 func (c *collector) overview(ctx context.Context) {
 	live := newLiveCluster(c.session)
 	if err := live.read(ctx); err != nil {
@@ -283,6 +284,7 @@ func (c *collector) overview(ctx context.Context) {
 	found := live.overview()
 	c.bundle.addText(bundleFile{Name: statusFile}, overviewText(found, c.bundle.index.Created, true, palette{}))
 	c.computed(bundleFile{Name: "status.yaml"}, found, nil)
+	c.page(live, found)
 	known, err := reasons.All()
 	if err != nil {
 		c.bundle.missing("explain", "", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,21 @@ func (c *connection) open() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(config, namespace)
+	asked, err := newSession(config, namespace)
+	if err != nil {
+		return nil, err
+	}
+	asked.context, err = c.contextOf(chosen)
+	return asked, err
+}
+
+// contextOf returns the name of the context; empty where none names the cluster, as in a pod.
+func (c *connection) contextOf(chosen clientcmd.ClientConfig) (string, error) {
+	if c.overrides.Context.Cluster != "" || c.overrides.ClusterInfo.Server != "" {
+		return "", nil
+	}
+	raw, err := chosen.RawConfig()
+	return cmp.Or(c.overrides.CurrentContext, raw.CurrentContext), err
 }
 
 // override sets what client-go takes from the flags only with a kubeconfig: in a pod, a command must not act as the
@@ -105,8 +120,8 @@ type session struct {
 	metadata metadata.Interface
 	// mapper finds the resources of names as kubectl takes them.
 	mapper meta.RESTMapper
-	// namespace is that of the context.
-	namespace string
+	// namespace is that of the context, and context its name; empty if the flags choose the cluster without one.
+	namespace, context string
 }
 
 func newSession(config *rest.Config, namespace string) (*session, error) {

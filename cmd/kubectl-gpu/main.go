@@ -100,6 +100,7 @@ changing anything; only cleanup and migrate change the cluster.
 Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage. Those of diff, and of commands with
 --detailed-exitcode or --check, are in their help. Output is coloured only on a terminal, and not if NO_COLOR is set.`,
 		Example: `  kubectl gpu status
+  kubectl gpu ui
   kubectl gpu explain gpu-00002
   kubectl gpu top pods --all-namespaces
   kubectl gpu diff -f policy.yaml
@@ -110,7 +111,7 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		statusCommand(), topCommand(), explainCommand(), logsCommand(), validateCommand(), renderCommand(), planCommand(),
+		statusCommand(), uiCommand(), topCommand(), explainCommand(), logsCommand(), validateCommand(), renderCommand(), planCommand(),
 		diffCommand(), mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
 		versionCommand(),
 	)

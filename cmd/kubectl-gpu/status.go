@@ -14,11 +14,19 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
-// formatWide is the text with all columns.
-const formatWide = "wide"
+const (
+	// formatWide is the text with all columns.
+	formatWide = "wide"
+	// formatHTML is a page for a browser.
+	formatHTML = "html"
+)
 
-// statusFormats are the formats of status.
-var statusFormats = append(slices.Clone(formats), formatWide)
+var (
+	// tableFormats are the formats of commands that print a table.
+	tableFormats = append(slices.Clone(formats), formatWide)
+	// statusFormats are the formats of status.
+	statusFormats = append(slices.Clone(tableFormats), formatHTML)
+)
 
 // errNotReady makes the plugin exit with exitNotReady. It is not printed.
 var errNotReady = errors.New("the policy is not ready")
@@ -50,6 +58,8 @@ all nodes are left out, except with -o wide, which adds the messages.
 Of more than 30 nodes the table has the number in each state, and then those that are not ready. -o wide, names and
 --not-ready list each node. With names or a selector the counts are those of the nodes that these choose.
 
+-o html prints one page for a browser that needs no other file and no network; kubectl gpu ui shows the same one live.
+
 It needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without the right to list Pods in
 all namespaces FREE is unknown.
 
@@ -61,6 +71,7 @@ ready.`,
   kubectl gpu status -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3 -o wide
   kubectl gpu status --watch
   kubectl gpu status -o json
+  kubectl gpu status -o html > status.html
   kubectl gpu status --detailed-exitcode`,
 		ValidArgsFunction: completing(&o.connection, nodeNames),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -81,7 +92,7 @@ ready.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, wide, json or yaml")
+	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, wide, json, yaml or html")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show changes until interrupted: on a terminal the whole table, "+
 		"otherwise the lines that change, with Gone for a node that is gone")
 	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
@@ -118,11 +129,11 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 	if o.notReady {
 		found.Nodes = overview.Unready(found.Nodes)
 	}
-	if err := o.print(cmd.OutOrStdout(), found, time.Now()); err != nil {
+	if err := o.print(cmd.OutOrStdout(), live, found, time.Now()); err != nil {
 		return failure{err}
 	}
-	if live.podsUnknown != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "kubectl gpu: what is free is unknown:", live.podsUnknown)
+	if unknown := live.freeUnknown(); unknown != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "kubectl gpu:", unknown)
 	}
 	return o.verdict(cmd.ErrOrStderr(), live.undecodable(), found.Policy)
 }

@@ -57,14 +57,19 @@ const (
 	maxUnready = 15
 )
 
-// print prints an overview in the format of the flags.
-func (o statusOptions) print(out io.Writer, found overview.Overview, now time.Time) error {
-	text := []byte(o.text(found, now, newPalette(out)))
-	if o.output == formatJSON || o.output == formatYAML {
+// print prints an overview of a cluster in the format of the flags.
+func (o statusOptions) print(out io.Writer, live *liveCluster, found overview.Overview, now time.Time) error {
+	var text []byte
+	switch o.output {
+	case formatHTML:
+		return live.writePage(out, found, now)
+	case formatJSON, formatYAML:
 		var err error
 		if text, err = encode(found, o.output); err != nil {
 			return fmt.Errorf("encoding the status: %w", err)
 		}
+	default:
+		text = []byte(o.text(found, now, newPalette(out)))
 	}
 	if _, err := out.Write(text); err != nil {
 		return fmt.Errorf("writing the status: %w", err)

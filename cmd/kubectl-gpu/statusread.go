@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -191,6 +192,14 @@ func (c *liveCluster) overview() overview.Overview {
 	return overview.Of(overview.Cluster{
 		Policy: activeOf(slices.Collect(maps.Values(c.policies))), Nodes: nodes, Usage: c.usage,
 	})
+}
+
+// freeUnknown returns why it is unknown what is free; nil if it is known.
+func (c *liveCluster) freeUnknown() error {
+	if c.podsUnknown == nil {
+		return nil
+	}
+	return fmt.Errorf("what is free is unknown: %w", c.podsUnknown)
 }
 
 // activeOf returns the policy that the operator acts on: the active one, or else the one whose stack it removes; nil

@@ -113,7 +113,7 @@ func (o *topOptions) addFlags(command *cobra.Command) {
 		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the answer of an exporter")
 	o.connection.addFlags(flags)
-	completeFlag(command, "output", fixed(statusFormats...))
+	completeFlag(command, "output", fixed(tableFormats...))
 	completeFlag(command, "sort-by", fixed(sortKeys...))
 	completeFlag(command, "operator-namespace", completing(&o.connection, namespaceNames))
 }
@@ -123,8 +123,8 @@ func (o *topOptions) command(
 	run func(cmd *cobra.Command, asked *session, names []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, names []string) error {
-		if !slices.Contains(statusFormats, o.output) {
-			return fmt.Errorf("--output %s: give one of %v", o.output, statusFormats)
+		if !slices.Contains(tableFormats, o.output) {
+			return fmt.Errorf("--output %s: give one of %v", o.output, tableFormats)
 		}
 		if !slices.Contains(sortKeys, o.sortBy) {
 			return fmt.Errorf("--sort-by %s: give one of %v", o.sortBy, sortKeys)

@@ -108,8 +108,17 @@ func undecodablePolicies(all iter.Seq[*v1.ClusterPolicy]) map[string]error {
 // undecodableText has a line for each of the errors, by name.
 func undecodableText(found map[string]error) string {
 	text := &strings.Builder{}
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		fmt.Fprintln(text, "kubectl gpu:", found[name])
+	for _, line := range undecodableLines(found) {
+		fmt.Fprintln(text, "kubectl gpu:", line)
 	}
 	return text.String()
+}
+
+// undecodableLines returns the errors by name.
+func undecodableLines(found map[string]error) []string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		lines = append(lines, found[name].Error())
+	}
+	return lines
 }
