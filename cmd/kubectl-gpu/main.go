@@ -111,8 +111,8 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		statusCommand(), uiCommand(), topCommand(), explainCommand(), logsCommand(), validateCommand(), renderCommand(), planCommand(),
-		diffCommand(), mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
+		statusCommand(), uiCommand(), topCommand(), explainCommand(), logsCommand(), validateCommand(), renderCommand(),
+		planCommand(), diffCommand(), mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
 		versionCommand(),
 	)
 	return root

@@ -74,10 +74,11 @@ func (o uiOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	live := newLiveCluster(asked)
 	shown := &livePage{now: time.Now, read: func(ctx context.Context) (page.Input, error) { return readPage(ctx, live) }}
 	// What would fail each time is reported here, and not on a page.
-	if err := shown.renew(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	err = shown.renew(ctx)
+	switch {
+	case ctx.Err() != nil: // By Ctrl-C.
+		return nil
+	case err != nil:
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", fmt.Sprintf("%s:%d", loopback, o.port))

@@ -102,8 +102,9 @@ func viewOf(in Input) view {
 	o := &in.Overview
 	groups := overview.Groups(o.Nodes)
 	v := view{
-		Input: in, Policy: policyOf(o.Policy, in.Reasons), Upgrade: upgradeOf(o.Policy), Counts: countsOf(groups), Products: productsOf(groups),
-		Causes: causesOf(groups, in.Reasons), Devices: devicesOf(o.Nodes), UsageKnown: o.Summary.FreeGPUs != nil,
+		Input: in, Policy: policyOf(o.Policy, in.Reasons), Upgrade: upgradeOf(o.Policy), Counts: countsOf(groups),
+		Products: productsOf(groups), Causes: causesOf(groups, in.Reasons),
+		Devices: devicesOf(o.Nodes), UsageKnown: o.Summary.FreeGPUs != nil,
 		NodeLabel: labels.GPUPresent + "=" + labels.True, Version: version.Version, BarWidth: len(o.Nodes),
 		CSP:   template.HTMLAttr(`content="` + Policy(in.Refresh > 0) + `"`),
 		Style: template.CSS(style), Script: template.JS(script),
