@@ -320,9 +320,10 @@ dashboards: ## Generate the dashboards for Grafana, config/dashboards/*.json
 	cd config/dashboards/generate && go run .
 
 .PHONY: pictures
-pictures: ## Draw the dashboards from recorded series into docs/images
+pictures: ## Draw the dashboards from recorded series, and the page of kubectl gpu ui, into docs/images
 	@mkdir -p docs/images
 	cd test/monitoring && UPDATE_PICTURES=1 go test -count=1 -run TestPictures ./dashboards
+	UPDATE_PICTURES=1 go test -count=1 -run TestPicture ./test/browser
 
 .PHONY: chart
 chart: ## Generate the Helm chart config/helm/gpu-operator

@@ -17,7 +17,7 @@ import (
 // another name, such as that of a file, or of a field of another kind.
 var fieldPath = regexp.MustCompile(`(?:^|[^\w/.-])\.?((?:spec|status)(?:\.(?:[a-z]\w*|\*)(?:\[[^\]]*\])?)+)`)
 
-// foreignFields are fields of other kinds.
+// foreignFields are fields of other kinds, and what looks like one.
 var foreignFields = map[string]string{
 	"spec.containers[*]":               "of a Pod",
 	"spec.containers[*].name":          "of a Pod",
@@ -30,6 +30,7 @@ var foreignFields = map[string]string{
 	"spec.unschedulable":                                                                "of a Node",
 	"status.allocatable":                                                                "of a Node",
 	"status.nodeInfo.containerRuntimeVersion":                                           "of a Node",
+	"status.html": "a file",
 }
 
 // fieldsExist checks paths of fields with the schema.

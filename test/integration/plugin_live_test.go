@@ -346,6 +346,7 @@ func (e *env) collectHasNoCredentials() {
 		"gpu-pods.yaml":                          "name: tenant",
 		"versions.json":                          "gitVersion",
 		"status.txt":                             "CrashLoopBackOff",
+		"status.html":                            "CrashLoopBackOff",
 		"explain/gpu-00002.txt":                  "Cause:",
 		namespace + "/events.yaml":               "https://[redacted]@registry.example.com",
 		namespace + "/daemonsets.yaml":           "name: nvidia-driver-daemonset",

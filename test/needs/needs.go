@@ -19,6 +19,8 @@ const (
 	Address What = "address"
 	// Cgroup is what a real node needs: cgroup v1 and root.
 	Cgroup What = "cgroup"
+	// Chromium is a browser with the DevTools protocol.
+	Chromium What = "chromium"
 	// Compiler is a C compiler.
 	Compiler What = "compiler"
 	// History is the history of the repository.
