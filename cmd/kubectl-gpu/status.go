@@ -126,7 +126,7 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 	if err := missingNodes(o.names, found.Nodes); err != nil {
 		return failure{err}
 	}
-	if o.notReady {
+	if o.notReady && o.output != formatHTML { // A page counts all.
 		found.Nodes = overview.Unready(found.Nodes)
 	}
 	if err := o.print(cmd.OutOrStdout(), live, found, time.Now()); err != nil {

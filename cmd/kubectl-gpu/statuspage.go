@@ -31,11 +31,12 @@ func (c *liveCluster) page(found overview.Overview, at time.Time) (page.Input, e
 	return in, err
 }
 
-// writePage writes that page.
-func (c *liveCluster) writePage(out io.Writer, found overview.Overview, at time.Time) error {
+// writePage writes that page, with all nodes or those that are not ready.
+func (c *liveCluster) writePage(out io.Writer, found overview.Overview, onlyUnready bool, at time.Time) error {
 	in, err := c.page(found, at)
 	if err != nil {
 		return err
 	}
+	in.OnlyUnready = onlyUnready
 	return page.Write(out, in)
 }

@@ -62,7 +62,7 @@ func (o statusOptions) print(out io.Writer, live *liveCluster, found overview.Ov
 	var text []byte
 	switch o.output {
 	case formatHTML:
-		return live.writePage(out, found, now)
+		return live.writePage(out, found, o.notReady, now)
 	case formatJSON, formatYAML:
 		var err error
 		if text, err = encode(found, o.output); err != nil {

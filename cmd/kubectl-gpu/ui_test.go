@@ -38,7 +38,8 @@ func TestStatusAsPage(t *testing.T) {
 	g.Expect(got.out).To(And(HavePrefix("<!DOCTYPE html>"), ContainSubstring("<title>GPU status of c</title>"),
 		ContainSubstring(">a</th>"), ContainSubstring(">b</th>"), Not(ContainSubstring("Note:"))))
 	g.Expect(status("--context", "c", "b").out).To(And(ContainSubstring(">b</th>"), Not(ContainSubstring(">a</th>"))))
-	g.Expect(status("--context", "c", "--not-ready").out).To(Not(ContainSubstring(">a</th>")))
+	g.Expect(status("--context", "c", "--not-ready").out).To(And(ContainSubstring(">b</th>"),
+		Not(ContainSubstring(">a</th>")), ContainSubstring("</span> 1 Ready</li>")))
 	g.Expect(status("--context", "c", "--server", server.url).out).To(ContainSubstring("<title>GPU status</title>"),
 		"the context does not name this cluster")
 	g.Expect(status("--context", "c", "--watch").code).To(Equal(exitUsage))
@@ -47,7 +48,7 @@ func TestStatusAsPage(t *testing.T) {
 	live := newLiveCluster(server.session(t))
 	live.podsUnknown = errors.New("pods are forbidden")
 	g.Expect(live.notes()).To(Equal([]string{"what is free is unknown: pods are forbidden"}))
-	g.Expect(live.writePage(closedPipe{}, live.overview(), shownAt)).To(MatchError(io.ErrClosedPipe))
+	g.Expect(live.writePage(closedPipe{}, live.overview(), false, shownAt)).To(MatchError(io.ErrClosedPipe))
 }
 
 // closedPipe is an output that nobody reads.

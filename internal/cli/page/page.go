@@ -19,6 +19,8 @@ import (
 // Input is what a page shows.
 type Input struct {
 	Overview overview.Overview
+	// OnlyUnready lists only nodes that are not ready. What the page counts stays that of all.
+	OnlyUnready bool
 	// Read is when the cluster was read.
 	Read time.Time
 	// Context is the one of the kubeconfig; empty if it is not to be shown.
@@ -85,7 +87,7 @@ type view struct {
 	Products []product
 	Causes   []cause
 	Devices  []devices
-	// Nodes are those of the overview, and Findings those of them with a finding of the health agent.
+	// Nodes are those that the page lists, and Findings all with a finding of the health agent.
 	Nodes, Findings []node
 	// UsageKnown reports whether it is known what pods request.
 	UsageKnown bool
@@ -110,11 +112,16 @@ func viewOf(in Input) view {
 		Style: template.CSS(style), Script: template.JS(script),
 	}
 	for i := range o.Nodes {
-		n := nodeOf(&o.Nodes[i], in)
-		v.Nodes = append(v.Nodes, n)
-		if n.Health != "" {
-			v.Findings = append(v.Findings, n)
+		if o.Nodes[i].Health != "" {
+			v.Findings = append(v.Findings, nodeOf(&o.Nodes[i], in))
 		}
+	}
+	listed := o.Nodes
+	if in.OnlyUnready {
+		listed = overview.Unready(listed)
+	}
+	for i := range listed {
+		v.Nodes = append(v.Nodes, nodeOf(&listed[i], in))
 	}
 	return v
 }

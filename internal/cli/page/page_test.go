@@ -246,7 +246,6 @@ func TestEmptyFleet(t *testing.T) {
 		g.Expect(d.id(part).text()).To(BeEmpty(), part)
 	}
 	d = written(g, page.Input{Overview: overview.Overview{Summary: overview.Summary{Nodes: 2, NodesOfUnknownGPUs: 2}}})
-	g.Expect(d.id("none").text()).To(Equal("No node is left to list."), "as with --not-ready")
 	g.Expect(d.id("summary").text()).To(ContainSubstring("not known of 2 nodes."))
 
 	found := mixed()
@@ -254,6 +253,35 @@ func TestEmptyFleet(t *testing.T) {
 	found.Nodes[0].Resources[0].Free = nil
 	d = written(g, page.Input{Overview: found})
 	g.Expect(d.id("fleet").rows()).To(ContainElement("nvidia.com/gpu|8|?|?|?"))
+}
+
+// With --not-ready the page lists fewer nodes, and counts all.
+func TestPageOfNodesThatAreNotReady(t *testing.T) {
+	g, found := NewWithT(t), mixed()
+	all, some := written(g, page.Input{Overview: found}), written(g, page.Input{Overview: found, OnlyUnready: true})
+	for _, part := range []string{"summary", "fleet", "health"} {
+		g.Expect(some.id(part).text()).To(Equal(all.id(part).text()), part)
+	}
+	g.Expect(some.id("rows").rows()).To(Equal(all.id("rows").rows()[:2]))
+	found.Nodes = found.Nodes[2:]
+	some = written(g, page.Input{Overview: found, OnlyUnready: true})
+	g.Expect(some.id("none").text()).To(Equal("No node is listed: all are ready or excluded."))
+}
+
+// Nodes with different products and the same reason are one row of the reasons.
+func TestReasonsOfSeveralProducts(t *testing.T) {
+	g := NewWithT(t)
+	node := func(product string, ready overview.Readiness) overview.Node {
+		return overview.Node{Product: product, Ready: ready, Reason: "CrashLoopBackOff"}
+	}
+	d := written(g, page.Input{Overview: overview.Overview{Nodes: []overview.Node{
+		node("A100", overview.NotReady), node("H100", overview.NotReady), node("H100", overview.Ready),
+	}}, Reasons: explained})
+	g.Expect(d.id("fleet").rows()).To(Equal([]string{
+		"H100|2|1|1|0|0/0", "A100|1|0|1|0|0/0",
+		"CrashLoopBackOff|✕ Not ready|2|A container ends. Next: fix the error.",
+		"CrashLoopBackOff|✓ Ready|1|A container ends. Next: fix the error.",
+	}))
 }
 
 // A live page refreshes itself with its script or without, and shows why it is not up to date.
