@@ -53,7 +53,8 @@ Exit codes: 0 ended by Ctrl-C, 1 failure, 2 wrong usage.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			if err := o.run(ctx, cmd); err != nil {
+			// What Ctrl-C interrupts, such as the first read, has not failed.
+			if err := o.run(ctx, cmd); err != nil && ctx.Err() == nil {
 				return failure{err}
 			}
 			return nil
@@ -74,11 +75,7 @@ func (o uiOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	live := newLiveCluster(asked)
 	shown := &livePage{now: time.Now, read: func(ctx context.Context) (page.Input, error) { return readPage(ctx, live) }}
 	// What would fail each time is reported here, and not on a page.
-	err = shown.renew(ctx)
-	switch {
-	case ctx.Err() != nil: // By Ctrl-C.
-		return nil
-	case err != nil:
+	if err := shown.renew(ctx); err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", fmt.Sprintf("%s:%d", loopback, o.port))

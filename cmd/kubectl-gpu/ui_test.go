@@ -45,11 +45,20 @@ func TestStatusAsPage(t *testing.T) {
 	g.Expect(status("--context", "c", "--watch").code).To(Equal(exitUsage))
 	g.Expect(kubectlGPU("", "top", "nodes", "-o", "html").errOut).To(ContainSubstring("give one of [text json yaml wide]"))
 
+	config = newAPIServer(t, undecodablePolicy).kubeconfig(t)
+	got = status("--context", "c")
+	g.Expect(got.code).To(Equal(exitFailure))
+	g.Expect(got.out).To(ContainSubstring("Note:</strong> ClusterPolicy bad cannot be decoded"))
+
 	live := newLiveCluster(server.session(t))
 	live.podsUnknown = errors.New("pods are forbidden")
 	g.Expect(live.notes()).To(Equal([]string{"what is free is unknown: pods are forbidden"}))
 	g.Expect(live.writePage(closedPipe{}, live.overview(), false, shownAt)).To(MatchError(io.ErrClosedPipe))
 }
+
+// undecodablePolicy is a policy of which a field cannot be decoded.
+var undecodablePolicy = []byte(`{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: bad, uid: b},
+	spec: {driver: {upgradePolicy: {maxUnavailable: 99999999999}}}}`)
 
 // closedPipe is an output that nobody reads.
 type closedPipe struct{}
@@ -286,12 +295,13 @@ func TestPageOfABundle(t *testing.T) {
 		message: "it calls https://user:hunter2pass@example.com/ with s3cret<&>phrase"}]}}`)
 	pod := []byte(`{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: gpu-operator}, spec: {containers: [{name: c,
 		env: [{name: DB_PASSWORD, value: "s3cret<&>phrase"}]}]}}`)
-	server := newAPIServer(t, node, pod)
+	server := newAPIServer(t, node, pod, undecodablePolicy)
 	got := kubectlGPU("", "collect", "-", "--kubeconfig", server.kubeconfig(t), "--context", "c", "--log-lines", "0")
 	g.Expect(got.code).To(BeZero(), got.errOut)
 	files := unpacked(g, got.out)
 	g.Expect(files["status.html"]).To(And(HavePrefix("<!DOCTYPE html>"), ContainSubstring(">a</th>"),
-		ContainSubstring("it calls https://"), ContainSubstring("fix that error"),
+		ContainSubstring("it calls https://"), ContainSubstring("fix that error"), ContainSubstring("Read at <time"),
+		ContainSubstring("Note:</strong> ClusterPolicy bad cannot be decoded"),
 		ContainSubstring("<title>GPU status</title>"), Not(ContainSubstring("hunter2pass")),
 		Not(ContainSubstring("s3cret")), Not(ContainSubstring("phrase"))))
 	g.Expect(files["index.json"]).To(ContainSubstring(`"name": "status.html"`))

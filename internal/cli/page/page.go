@@ -1,7 +1,7 @@
 package page
 
 import (
-	"bytes"
+	"bufio"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -65,11 +65,12 @@ func hashOf(text string) string {
 
 // Write writes the page.
 func Write(out io.Writer, in Input) error {
-	text := &bytes.Buffer{}
-	if err := parsed.Execute(text, viewOf(in)); err != nil {
-		return fmt.Errorf("rendering the page: %w", err)
+	buffered := bufio.NewWriter(out)
+	err := parsed.Execute(buffered, viewOf(in))
+	if err == nil {
+		err = buffered.Flush()
 	}
-	if _, err := out.Write(text.Bytes()); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil

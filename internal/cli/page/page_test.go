@@ -161,6 +161,10 @@ func TestPage(t *testing.T) {
 		"6 more are offered by claims (DRA), which are not read."))
 	g.Expect(d.id("upgrade").text()).To(Equal("Driver upgrade to 595.1 5 of 11 Done 5 of 11 In progress 2 Pending 3 " +
 		"Failed 1 Held 4 Remaining about 10m b waits"))
+	unknown := mixed()
+	unknown.Policy.Upgrade.RemainingSeconds, unknown.Policy.Upgrade.Target = 0, ""
+	g.Expect(written(g, page.Input{Overview: unknown}).id("upgrade").text()).To(And(
+		HavePrefix("Driver upgrade 5 of 11 Done"), HaveSuffix("Held 4 b waits")), "without what is not known")
 	progress := d.id("upgrade").all(atom.Progress)[0]
 	g.Expect([]string{progress.attr("value"), progress.attr("max")}).To(Equal([]string{"5", "11"}))
 
