@@ -28,7 +28,9 @@ type schema struct {
 	Description          string             `json:"description,omitempty"`
 	Type                 []string           `json:"type,omitempty"`
 	Default              any                `json:"default,omitempty"`
-	Enum                 []any              `json:"enum,omitempty"`
+	Enum                 []string           `json:"enum,omitempty"`
+	If                   *schema            `json:"if,omitempty"`
+	Then                 *schema            `json:"then,omitempty"`
 	Minimum              *float64           `json:"minimum,omitempty"`
 	Maximum              *float64           `json:"maximum,omitempty"`
 	MinLength            *int64             `json:"minLength,omitempty"`
@@ -60,20 +62,19 @@ type schema struct {
 // kind sets the type. A string may also be an integer, which --set driver.version=595 gives.
 func (s *schema) kind(name string) *schema {
 	s.Type = []string{name, typeNull}
-	if name == typeString && len(s.Enum) == 0 {
+	if name == typeString && s.Then == nil {
 		s.Type = []string{typeString, typeInteger, typeNull}
 	}
 	return s
 }
 
-// enumerate allows one more string.
+// enumerate allows one more string. The list is for strings only: Helm prints a list with null as "'none', <nil>".
 func (s *schema) enumerate(value string) {
 	s.Type = []string{typeString, typeNull}
-	if len(s.Enum) == 0 {
-		s.Enum = []any{nil}
+	if s.Then == nil {
+		s.If, s.Then = &schema{Type: []string{typeString}}, &schema{}
 	}
-	// Null last: the message that lists them reads better.
-	s.Enum = append(s.Enum[:len(s.Enum)-1], value, nil)
+	s.Then.Enum = append(s.Then.Enum, value)
 }
 
 // fromDefinition returns the schema of the values for a part of the policy.
@@ -118,7 +119,7 @@ func fromDefinition(from *apiextensionsv1.JSONSchemaProps) *schema {
 // driver.env[0].value=true gives a boolean.
 func (s *schema) openStrings() {
 	for _, text := range []*schema{s.Properties["value"], s.AdditionalProperties} {
-		if text != nil && !text.quantity && slices.Contains(text.Type, typeString) && len(text.Enum) == 0 {
+		if text != nil && !text.quantity && slices.Contains(text.Type, typeString) && text.Then == nil {
 			text.Type = []string{typeString, typeNumber, typeBoolean, typeNull}
 		}
 	}

@@ -123,7 +123,7 @@ func (v *values) markFields() error {
 		if field == nil {
 			return fmt.Errorf("fields.yaml: the policy has no field %s", path)
 		}
-		field.chart, field.Enum = true, nil
+		field.chart, field.If, field.Then = true, nil, nil
 		field.kind(field.Type[0])
 	}
 	for path, sentence := range v.fields.Without {

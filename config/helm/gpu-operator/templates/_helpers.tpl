@@ -59,12 +59,13 @@ app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
 
 {{/* Additional environment variables. Arguments: root, names that are fixed. */}}
 {{- define "gpu-operator.env" -}}
-{{- range ((index . 0).Values.operator | default dict).env -}}
+{{- $variables := ((index . 0).Values.operator | default dict).env | default list | compact -}}
+{{- range $variables -}}
 {{- if has .name (index $ 1) -}}
 {{- fail (printf "operator.env: %s is set by the chart: remove it" .name) -}}
 {{- end -}}
 {{- end -}}
-{{- with ((index . 0).Values.operator | default dict).env }}{{ toYaml . }}{{ end -}}
+{{- with $variables }}{{ toYaml . }}{{ end -}}
 {{- end }}
 
 {{/* Flags of the operator from operator.logging, operator.metrics, operator.takeOver and operator.args. */}}
@@ -82,7 +83,9 @@ app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
 {{- if include "gpu-operator.plainMetrics" . }}{{ $args = append $args "--metrics-secure=false" }}{{ end -}}
 {{- if $operator.takeOver }}{{ $args = append $args "--take-over" }}{{ end -}}
 {{- range concat $args ($operator.args | default list) }}
+{{- if not (kindIs "invalid" .) }}
 - {{ include "gpu-operator.text" . | toJson }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -163,7 +166,7 @@ has the same rule for the validator. Argument: root. */}}
 
 {{/* Pull secrets of the operator's own pods, as a field of a pod. */}}
 {{- define "gpu-operator.pullSecrets" -}}
-{{- $names := concat ((.Values.operator | default dict).imagePullSecrets | default list) ((.Values.global | default dict).imagePullSecrets | default list) | uniq -}}
+{{- $names := concat ((.Values.operator | default dict).imagePullSecrets | default list) ((.Values.global | default dict).imagePullSecrets | default list) | compact | uniq -}}
 {{- with $names }}
 imagePullSecrets:
 {{- range . }}
@@ -176,7 +179,7 @@ imagePullSecrets:
 nodeStartup.taints, which the rule of that field keeps free of quotes. Arguments: root, the former. */}}
 {{- define "gpu-operator.ownTaints" -}}
 {{- $keys := index . 1 -}}
-{{- range ((index . 0).Values.nodeStartup | default dict).taints -}}
+{{- range ((index . 0).Values.nodeStartup | default dict).taints | default list | compact -}}
 {{- $keys = append $keys (.key | default "" | toString) -}}
 {{- end -}}
 {{- printf "['%s']" (join "', '" (uniq $keys)) | quote -}}
@@ -197,7 +200,7 @@ API server does not accept. Arguments: root, rules. */}}
 {{- $disabled := (index . 0).Values.gpuPodPolicyDisabledRules | default list | compact -}}
 {{- range $disabled -}}
 {{- if not (has . $rules) -}}
-{{- fail (printf "gpuPodPolicyDisabledRules: there is no rule %q: the rules are %s" . (join ", " $rules)) -}}
+{{- fail (printf "gpuPodPolicyDisabledRules: there is no rule %q: the rules are %s" (toString .) (join ", " $rules)) -}}
 {{- end -}}
 {{- end -}}
 {{- if eq (len (uniq $disabled)) (len $rules) -}}

@@ -30,7 +30,7 @@ Argument: root. */}}
 {{- with $values.driverType }}{{ $_ := set $object "driverType" . }}{{ end -}}
 {{- $selector := dict -}}
 {{- range $key, $value := $values.nodeSelector | default $driver.nodeSelector | default $all.nodeSelector | default dict -}}
-{{- $_ := set $selector $key (include "gpu-operator.text" $value) -}}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $selector $key (include "gpu-operator.text" $value) }}{{ end -}}
 {{- end -}}
 {{- if $selector }}{{ $_ := set $object "nodeSelector" $selector }}{{ else }}{{ $_ := set $object "default" true }}{{ end -}}
 {{/* An empty value of a label or of a node selector is one. */}}

@@ -107,16 +107,16 @@ a field of the Deployment, which no user of the chart knows. Argument: root. */}
 {{- if not .nodeSelectorTerms -}}{{- fail (printf "operator.affinity.nodeAffinity.%s needs nodeSelectorTerms" $required) -}}{{- end -}}
 {{- $terms = .nodeSelectorTerms -}}
 {{- end -}}
-{{- range get $nodes $preferred | default list -}}{{- $terms = append $terms (.preference | default dict) -}}{{- end -}}
-{{- range $terms -}}
-{{- range .matchExpressions -}}{{- include "gpu-operator.checkExpression" . -}}{{- end -}}
+{{- range get $nodes $preferred | default list -}}{{- $terms = append $terms ((. | default dict).preference | default dict) -}}{{- end -}}
+{{- range compact $terms -}}
+{{- range .matchExpressions -}}{{- include "gpu-operator.checkExpression" (. | default dict) -}}{{- end -}}
 {{- end -}}
 {{- range $kind := list "podAffinity" "podAntiAffinity" -}}
 {{- $pods := get $ $kind | default dict -}}
 {{- $terms := get $pods $required | default list -}}
-{{- range get $pods $preferred | default list -}}{{- $terms = append $terms (.podAffinityTerm | default dict) -}}{{- end -}}
+{{- range get $pods $preferred | default list -}}{{- $terms = append $terms ((. | default dict).podAffinityTerm | default dict) -}}{{- end -}}
 {{- range $terms -}}
-{{- if not .topologyKey -}}{{- fail (printf "operator.affinity.%s: a term has no topologyKey: set one, such as kubernetes.io/hostname" $kind) -}}{{- end -}}
+{{- if not (. | default dict).topologyKey -}}{{- fail (printf "operator.affinity.%s: a term has no topologyKey: set one, such as kubernetes.io/hostname" $kind) -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
