@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/clusterpolicy/gpu-operator/config"
 	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 )
 
@@ -22,6 +23,7 @@ appVersion: %[4]s
 # No upper bound: the notes warn above %[2]s.
 kubeVersion: ">= %[1]s.0-0"
 home: %[5]s
+icon: data:%[6]s;base64,%[7]s
 sources:
   - %[5]s
 keywords: [gpu, nvidia, cuda, operator]
@@ -31,7 +33,8 @@ maintainers:
 annotations:
   artifacthub.io/license: Apache-2.0
   artifacthub.io/operator: "true"
-`, version.OldestKubernetes, version.NewestKubernetes, r.version, r.appVersion(), home)
+`, version.OldestKubernetes, version.NewestKubernetes, r.version, r.appVersion(), home,
+		config.IconType, config.Icon())
 }
 
 // testedTemplate returns, as named templates, the releases of Kubernetes that the notes compare the cluster with.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/config"
 	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 )
 
@@ -62,7 +62,7 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 	if err := annotate(root, annotations, p, image, r); err != nil {
 		return nil, err
 	}
-	if err := describe(root, spec, p, r); err != nil {
+	if err := describe(spec, p, r); err != nil {
 		return nil, err
 	}
 	spec["minKubeVersion"] = version.OldestKubernetes + ".0"
@@ -83,7 +83,7 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 func nameOf(release string) string { return packageName + ".v" + release }
 
 // describe adds what catalogues and consoles show of the release and of its kinds.
-func describe(root string, spec map[string]any, p *parts, r release) error {
+func describe(spec map[string]any, p *parts, r release) error {
 	owned, err := own(spec, p)
 	if err != nil {
 		return err
@@ -94,13 +94,7 @@ func describe(root string, spec map[string]any, p *parts, r release) error {
 	if r.replaces != "" {
 		spec["replaces"] = nameOf(r.replaces)
 	}
-	icon, err := os.ReadFile(filepath.Join(root, "config/manifests/bases/icon.svg"))
-	if err != nil {
-		return fmt.Errorf("reading the icon: %w", err)
-	}
-	spec["icon"] = []any{map[string]any{
-		"base64data": base64.StdEncoding.EncodeToString(icon), "mediatype": "image/svg+xml",
-	}}
+	spec["icon"] = []any{map[string]any{"base64data": config.Icon(), "mediatype": config.IconType}}
 	text, _ := spec["description"].(string)
 	if !strings.Contains(text, admissionPlaceholder) {
 		return fmt.Errorf("spec.description in bases/ must contain %s", admissionPlaceholder)
