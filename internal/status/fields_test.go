@@ -23,6 +23,12 @@ var each = map[string]v1.ClusterPolicySpec{
 	},
 	"spec.sandboxWorkloads.enabled": {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 	"spec.operator.defaultRuntime":  {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
+	"spec.sandboxWorkloads.defaultWorkload": {
+		SandboxWorkloads: &v1.SandboxWorkloadsSpec{DefaultWorkload: v1.WorkloadVMVGPU},
+	},
+	"spec.driver.licensingConfig.configMapName": {
+		Driver: &v1.DriverSpec{LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "licence"}},
+	},
 }
 
 func TestFieldConditions(t *testing.T) {

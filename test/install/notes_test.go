@@ -1,6 +1,7 @@
 package install
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -82,10 +83,16 @@ func TestTheOperatorKnowsWhatTheNotesSay(t *testing.T) {
 			flags: set("dcgm.hostPort=5555 cdi.default=true psp.enabled=true kataManager.enabled=true ccManager.enabled=true " +
 				"vgpuManager.enabled=true vfioManager.enabled=true kataSandboxDevicePlugin.enabled=true " +
 				"sandboxWorkloads.mode=kata operator.initContainer.image=cuda driver.useOpenKernelModules=true " +
-				"toolkit.version=1.17.4 gfd.version=0.17.1"),
+				"toolkit.version=1.17.4 gfd.version=0.17.1 sandboxWorkloads.defaultWorkload=vm-vgpu " +
+				"driver.licensingConfig.configMapName=licence"),
 			values: []string{"dcgm.hostPort", "cdi.default", "psp", "kataManager", "ccManager", "vgpuManager", "vfioManager",
 				"kataSandboxDevicePlugin", "sandboxWorkloads.mode", "operator.initContainer", "driver.useOpenKernelModules",
-				"toolkit.version", "gfd.version"},
+				"toolkit.version", "gfd.version", "sandboxWorkloads.defaultWorkload",
+				"driver.licensingConfig.configMapName"},
+		},
+		"nodes for virtual machines": {
+			flags:  set("sandboxWorkloads.enabled=true sandboxWorkloads.defaultWorkload=vm-passthrough"),
+			values: []string{"sandboxWorkloads.enabled"},
 		},
 		"values of the chart alone": {
 			flags: set("dashboards.enabled=true platform.openshift=true operator.use_ocp_driver_toolkit=false " +
@@ -121,4 +128,54 @@ func TestTheOperatorKnowsWhatTheNotesSay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A default workload without effect, and a deprecated licence, are in the notes, which say what happens instead.
+func TestTheNotesOnWorkloadsAndLicences(t *testing.T) {
+	t.Parallel()
+	const (
+		noEffect = "\n  sandboxWorkloads.defaultWorkload: has no effect without sandboxWorkloads.enabled, and virtual " +
+			"machines are not supported yet: remove it\n"
+		machines = "\n  sandboxWorkloads.enabled: nodes for virtual machines get no operands, as they are not supported yet"
+		licence  = "\n  driver.licensingConfig.configMapName: deprecated; use driver.licensingConfig.secretName\n"
+	)
+	for flags, want := range map[string]string{
+		"": "", "sandboxWorkloads.defaultWorkload=container driver.licensingConfig.secretName=licence": "",
+		"sandboxWorkloads.defaultWorkload=vm-passthrough":                          noEffect,
+		"sandboxWorkloads.defaultWorkload=vm-vgpu":                                 noEffect,
+		"sandboxWorkloads.enabled=true":                                            machines + "\n",
+		"sandboxWorkloads.enabled=true sandboxWorkloads.defaultWorkload=container": machines + "\n",
+		"driver.licensingConfig.configMapName=licence":                             licence,
+		"sandboxWorkloads.enabled=true sandboxWorkloads.defaultWorkload=vm-vgpu": machines +
+			". With defaultWorkload vm-vgpu these are all nodes without the label nvidia.com/gpu.workload.config\n",
+	} {
+		t.Run(flags, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			notes := notesFor(t, version.NewestKubernetes+".0", set(flags)...) + "\n"
+			if want == "" {
+				g.Expect(notes).NotTo(ContainSubstring("Please check"))
+				return
+			}
+			g.Expect(notes).To(ContainSubstring("\nPlease check:" + want))
+		})
+	}
+}
+
+// The notes name the next commands, with and without the plugin, and the documentation of the release.
+func TestTheNotesNameTheNextCommands(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	const docs = "https://github.com/clusterpolicy/gpu-operator/blob/"
+	kubernetes := version.NewestKubernetes + ".0"
+	notes := notesFor(t, kubernetes)
+	g.Expect(notes).To(And(ContainSubstring("\n  kubectl gpu status\n  kubectl get clusterpolicy cluster-policy "),
+		ContainSubstring("\nDocumentation: "+docs+"v"+packaged.ReleaseVersion+"/docs/README.md\n"),
+		ContainSubstring("\n  helm test gpu-operator --namespace gpu-operator --logs\n")))
+	g.Expect(notesFor(t, kubernetes, set("clusterPolicy.deployCR=false")...)).To(And(
+		ContainSubstring("There is no ClusterPolicy yet"),
+		ContainSubstring("\n  kubectl gpu status\n  kubectl get clusterpolicy  "), Not(ContainSubstring("helm test"))))
+	g.Expect(notesOf(t, filepath.Join(repo, packaged.Chart), kubernetes, set("operator.repository=a.b")...)).
+		To(ContainSubstring("\nDocumentation: " + docs + "main/docs/README.md\n"))
+	g.Expect(filepath.Join(repo, "docs/README.md")).To(BeARegularFile())
 }

@@ -301,9 +301,15 @@ func TestTheNotesNameTheLabelForOpenShiftsMonitoring(t *testing.T) {
 // cluster, so that a copy of the chart has them in a ConfigMap as well.
 func notesFor(t *testing.T, kubernetes string, flags ...string) string {
 	t.Helper()
+	return notesOf(t, chart, kubernetes, flags...)
+}
+
+// notesOf is notesFor of the chart in a folder.
+func notesOf(t *testing.T, folder, kubernetes string, flags ...string) string {
+	t.Helper()
 	g := NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "gpu-operator")
-	g.Expect(os.CopyFS(dir, os.DirFS(chart))).To(Succeed())
+	g.Expect(os.CopyFS(dir, os.DirFS(folder))).To(Succeed())
 	text, err := os.ReadFile(filepath.Join(dir, "templates", "NOTES.txt"))
 	g.Expect(err).NotTo(HaveOccurred())
 	shown := `{{ define "notes" }}` + string(text) + `{{ end }}

@@ -50,9 +50,26 @@ the operator reports itself, and the blocks that the default values of NVIDIA's 
   {{ $block }}.version is {{ $version }}: NVIDIA's tags begin with v, as in v{{ $version }}
 {{- end -}}
 {{- end -}}
+{{- include "gpu-operator.doubtfulFields" . -}}
 {{- include "gpu-operator.doubtfulValues" . -}}
 {{- with include "gpu-operator.noPluginDefault" . }}
   {{ . }}
+{{- end -}}
+{{- end }}
+
+{{/* A line for each field of the policy that has no effect with this value, or that is deprecated and has one. The
+operator adds both to its status by itself. Argument: root. */}}
+{{- define "gpu-operator.doubtfulFields" -}}
+{{- $sandbox := .Values.sandboxWorkloads | default dict -}}
+{{- $isForMachines := ne ($sandbox.defaultWorkload | default "container") "container" -}}
+{{- if $sandbox.enabled }}
+  sandboxWorkloads.enabled: nodes for virtual machines get no operands, as they are not supported yet
+{{- if $isForMachines }}. With defaultWorkload {{ $sandbox.defaultWorkload }} these are all nodes without the label nvidia.com/gpu.workload.config{{ end -}}
+{{- else if $isForMachines }}
+  sandboxWorkloads.defaultWorkload: has no effect without sandboxWorkloads.enabled, and virtual machines are not supported yet: remove it
+{{- end -}}
+{{- if ((.Values.driver | default dict).licensingConfig | default dict).configMapName }}
+  driver.licensingConfig.configMapName: deprecated; use driver.licensingConfig.secretName
 {{- end -}}
 {{- end }}
 
