@@ -51,6 +51,11 @@ func (c renderCase) check(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
+	c.checkObjects(g, objects)
+}
+
+// checkObjects checks what the chart has rendered.
+func (c renderCase) checkObjects(g *WithT, objects []*unstructured.Unstructured) {
 	if c.without {
 		g.Expect(find(objects, "ClusterPolicy", "cluster-policy")).To(BeNil())
 	} else {

@@ -51,9 +51,13 @@ func TestTheChartOfARelease(t *testing.T) {
 	}
 	g.Expect(text("Chart.yaml")).To(And(
 		ContainSubstring("\nversion: 1.2.3\n"), ContainSubstring("\nappVersion: v1.2.3\n")))
-	g.Expect(text("values.yaml")).To(ContainSubstring(`repository: "a.b/gpu"`))
+	g.Expect(text("values.yaml")).To(And(ContainSubstring(`repository: "a.b/gpu"`),
+		ContainSubstring("Registry and path of the operator's image (default \"a.b/gpu\")\n")))
 	g.Expect(text("README.md")).To(And(
 		ContainSubstring("helm install gpu-operator oci://a.b/charts/gpu-operator --namespace"),
+		ContainSubstring("helm upgrade gpu-operator oci://a.b/charts/gpu-operator --namespace"),
+		ContainSubstring("--timeout 10m \\\n  --set driver.enabled=false\n"),
+		ContainSubstring("--timeout 10m\n```"), ContainSubstring("  --reset-then-reuse-values\n```"),
 		ContainSubstring("](https://github.com/clusterpolicy/gpu-operator/blob/v1.2.3/docs/install.md)"),
 		Not(ContainSubstring("--set operator.repository=")), Not(ContainSubstring("](../"))))
 	g.Expect(filepath.Join(out, "templates/_helpers.tpl")).To(BeARegularFile())

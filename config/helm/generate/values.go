@@ -59,6 +59,7 @@ type fields struct {
 type values struct {
 	keys   []chartKey
 	fields fields
+	order  order
 	schema *schema
 	// operators are the operator's defaults by path.
 	operators map[string]any
@@ -113,7 +114,10 @@ func (v *values) addKeys() error {
 			field.Default = value
 		}
 	}
-	return v.markFields()
+	if err := v.markFields(); err != nil {
+		return err
+	}
+	return v.setOrder()
 }
 
 // markFields marks the policy's fields that the chart does not write, and those without effect.
