@@ -5,9 +5,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -26,9 +28,12 @@ var machines = []string{
 	"vgpuDeviceManager", "ccManager", "kataManager",
 }
 
+// once generates the files of the chart in the repository.
+var once = sync.OnceValues(func() (map[string][]byte, error) { return generate(root, release{version: workingTree}) })
+
 // generated returns the generated files of the chart in the repository.
 func generated(g *WithT) map[string]string {
-	files, err := generate(root, release{version: workingTree})
+	files, err := once()
 	g.Expect(err).NotTo(HaveOccurred())
 	texts := map[string]string{}
 	for name, content := range files {
@@ -208,6 +213,26 @@ func TestTheREADMEHasTheCommonValues(t *testing.T) {
 		paths = append(paths, match[1])
 	}
 	g.Expect(paths).To(Equal(common))
+}
+
+// Enumerations allow no other type. The chart accepts any value of a field that it ignores.
+func TestTypesOfEnumerations(t *testing.T) {
+	g := NewWithT(t)
+	value := apiextensionsv1.JSONSchemaProps{Type: typeString, Enum: []apiextensionsv1.JSON{{Raw: []byte(`"on"`)}}}
+	enumerated := fromDefinition(&apiextensionsv1.JSONSchemaProps{
+		Type: typeObject, Properties: map[string]apiextensionsv1.JSONSchemaProps{"value": value},
+	}).Properties["value"]
+	g.Expect(enumerated.Type).To(Equal([]string{typeString, typeNull}))
+	g.Expect(enumerated.Then.Enum).To(Equal([]string{"on"}))
+
+	v, err := newValues()
+	g.Expect(err).NotTo(HaveOccurred())
+	v.fields.Ignored = []string{"mig.strategy"}
+	g.Expect(v.markFields()).To(Succeed())
+	ignored := v.schema.at("mig.strategy")
+	g.Expect(ignored.Type).To(Equal([]string{typeString, typeInteger, typeNull}))
+	g.Expect(ignored.If).To(BeNil())
+	g.Expect(ignored.Then).To(BeNil())
 }
 
 // A list of texts has no null: Helm would print it as <nil>.

@@ -62,7 +62,7 @@ type schema struct {
 // kind sets the type. A string may also be an integer, which --set driver.version=595 gives.
 func (s *schema) kind(name string) *schema {
 	s.Type = []string{name, typeNull}
-	if name == typeString && s.Then == nil {
+	if name == typeString {
 		s.Type = []string{typeString, typeInteger, typeNull}
 	}
 	return s

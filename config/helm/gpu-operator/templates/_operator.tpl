@@ -109,7 +109,7 @@ a field of the Deployment, which no user of the chart knows. Argument: root. */}
 {{- end -}}
 {{- range get $nodes $preferred | default list -}}{{- $terms = append $terms ((. | default dict).preference | default dict) -}}{{- end -}}
 {{- range compact $terms -}}
-{{- range .matchExpressions -}}{{- include "gpu-operator.checkExpression" (. | default dict) -}}{{- end -}}
+{{- range .matchExpressions -}}{{- include "gpu-operator.checkExpression" . -}}{{- end -}}
 {{- end -}}
 {{- range $kind := list "podAffinity" "podAntiAffinity" -}}
 {{- $pods := get $ $kind | default dict -}}
