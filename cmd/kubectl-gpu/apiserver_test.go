@@ -130,7 +130,19 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer, code := s.answer(r.URL.Path)
+	if list, isList := answer.(*unstructured.UnstructuredList); isList {
+		selectNode(list, r.URL.Query().Get("fieldSelector"))
+	}
 	writeAnswer(w, answer, code)
+}
+
+// selectNode keeps the pods on the node that a field selector names, the only one that is applied.
+func selectNode(list *unstructured.UnstructuredList, selector string) {
+	node, only := strings.CutPrefix(selector, "spec.nodeName=")
+	list.Items = slices.DeleteFunc(list.Items, func(object unstructured.Unstructured) bool {
+		on, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
+		return only && on != node
+	})
 }
 
 func writeAnswer(w http.ResponseWriter, answer any, code int) {
@@ -143,8 +155,6 @@ func (s *apiServer) answer(path string) (any, int) {
 	switch path {
 	case "/api":
 		return metav1.APIVersions{Versions: []string{"v1"}}, http.StatusOK
-	case "/version":
-		return map[string]string{"gitVersion": "v1.36.0"}, http.StatusOK
 	case "/apis":
 		return groups(), http.StatusOK
 	case "/version":

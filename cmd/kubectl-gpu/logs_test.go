@@ -119,3 +119,23 @@ func TestLogsOfFindings(t *testing.T) {
 	}}})
 	g.Expect(text).To(ContainSubstring("R: m\n  Next:  n\n  Run:   kubectl x\n  Log:   one\n         two\n"))
 }
+
+// A pod that the scheduler has not placed yet has its node in the affinity alone.
+func TestStackOnHasPendingPods(t *testing.T) {
+	g := NewWithT(t)
+	pod := func(name, spec string) []byte {
+		return fmt.Appendf(nil, `{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: gpus}, spec: {%s}}`, name, spec)
+	}
+	of := func(node string) string {
+		return `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+			{matchFields: [{key: metadata.name, operator: In, values: [` + node + `]}]}]}}}`
+	}
+	server := newAPIServer(t, pod("runs", "nodeName: a"), pod("waits", of("a")), pod("elsewhere", of("b")), pod("other", ""))
+	found, err := stackOn(t.Context(), server.session(t), "gpus", "a")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found).To(HaveExactElements(HaveField("Name", "runs"), HaveField("Name", "waits")))
+	server.refused = true
+	found, err = stackOn(t.Context(), server.session(t), "gpus", "a")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(found).To(BeNil())
+}
