@@ -76,9 +76,7 @@ func (b *env) serveRegistry(address netip.Addr) string {
 			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
 		}
 		w.WriteHeader(of.status)
-		if _, err := w.Write([]byte(of.content)); err != nil && r.Method != http.MethodHead {
-			b.t.Log(err)
-		}
+		_, _ = w.Write([]byte(of.content)) // A HEAD request takes none.
 	}))
 	b.Expect(server.Listener.Close()).To(Succeed())
 	var err error
