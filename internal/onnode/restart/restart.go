@@ -70,7 +70,7 @@ func Since(socket, procRoot string, after time.Duration) error {
 
 // listener returns the ID of the process that listens on the socket.
 func listener(socket string) (int32, error) {
-	connection, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	connection, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket})
 	if err != nil {
 		return 0, fmt.Errorf("no process accepts connections: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,11 +82,22 @@ func TestSince(t *testing.T) {
 
 func TestProcessesWithOddNames(t *testing.T) {
 	const rest = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 %s 20 21"
-	tests := map[string]struct{ stat, err string }{
+	tests := map[string]struct {
+		stat  string
+		after time.Duration
+		err   string
+	}{
 		"a name with a parenthesis": {stat: "1 (a) b (c)" + fmt.Sprintf(rest, "9223372036")},
-		"no number":                 {stat: "1 (a)" + fmt.Sprintf(rest, "x"), err: "is malformed"},
-		"too short":                 {stat: "1 (a) S 1 2", err: "it has 3 fields after the name"},
-		"nothing":                   {stat: "", err: "it has 0 fields after the name"},
+		"a start after that time":   {stat: "1 (a)" + fmt.Sprintf(rest, "6"), after: 50 * time.Millisecond},
+		"a start at that time": {
+			stat: "1 (a)" + fmt.Sprintf(rest, "5"), after: 50 * time.Millisecond, err: "has not restarted yet",
+		},
+		"no number": {stat: "1 (a)" + fmt.Sprintf(rest, "x"), err: "is malformed"},
+		"too short": {stat: "1 (a) S 1 2", err: "it has 3 fields after the name"},
+		"short of one field": {
+			stat: "1 (a)" + strings.TrimSuffix(rest, " %s 20 21"), err: "it has 19 fields after the name",
+		},
+		"nothing": {stat: "", err: "it has 0 fields after the name"},
 	}
 	socket := filepath.Join(t.TempDir(), "runtime.sock")
 	listener, err := net.Listen("unix", socket)
@@ -98,7 +110,7 @@ func TestProcessesWithOddNames(t *testing.T) {
 			dir := filepath.Join(root, fmt.Sprint(os.Getpid()))
 			g.Expect(os.Mkdir(dir, 0o755)).To(Succeed())
 			g.Expect(os.WriteFile(filepath.Join(dir, "stat"), []byte(test.stat), 0o644)).To(Succeed())
-			err := restart.Since(socket, root, 0)
+			err := restart.Since(socket, root, test.after)
 			if test.err == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 				return
@@ -108,10 +120,16 @@ func TestProcessesWithOddNames(t *testing.T) {
 	}
 }
 
-func TestNotedRefusesAMalformedNote(t *testing.T) {
+func TestANoteThatCannotBeRead(t *testing.T) {
 	g := NewWithT(t)
-	note := filepath.Join(t.TempDir(), "started")
+	dir := t.TempDir()
+	note := filepath.Join(dir, "started")
 	g.Expect(os.WriteFile(note, []byte("soon"), 0o644)).To(Succeed())
-	_, _, err := restart.Noted(note)
-	g.Expect(err).To(MatchError(ContainSubstring("read " + note)))
+	for file, message := range map[string]string{note: "read " + note + ": ", dir: "is a directory"} {
+		at, noted, err := restart.Noted(file)
+		g.Expect(at).To(BeZero())
+		g.Expect(noted).To(BeFalse())
+		g.Expect(err).To(MatchError(ContainSubstring(message)))
+	}
+	g.Expect(restart.Note(filepath.Join(note, "below"))).To(MatchError(ContainSubstring("create the directory of")))
 }
