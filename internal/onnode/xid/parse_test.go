@@ -76,6 +76,9 @@ func TestParse(t *testing.T) {
 			line: "gpu-operator: GPU 0000:1b:00.0 has been reset", program: true,
 			want: xid.Event{PCI: "0000:1b:00.0", Reset: true},
 		},
+		"a reset of no address": {
+			line: "gpu-operator: GPU 1b:00.0 has been reset", program: true, isNoCase: true,
+		},
 		"a line that a program has made up": {
 			line: "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.", program: true, isNoCase: true,
 		},

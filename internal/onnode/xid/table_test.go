@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -50,6 +51,41 @@ func TestClasses(t *testing.T) {
 	}
 }
 
+// One Xid of each kind, with what its rule says besides its meaning.
+func TestRules(t *testing.T) {
+	const day = 24 * time.Hour
+	for number, want := range map[int]xid.Rule{
+		13: {
+			Class: gpuhealth.App, Reason: "GPUApplicationError", Source: xid.Catalogue,
+			Repeat: xid.Repeat{
+				Count: 3, Within: day, Processes: true, Class: gpuhealth.Watch, Reason: "GPUApplicationErrors",
+			},
+		},
+		45: {Class: gpuhealth.Watch, Reason: "GPUChannelsTornDown", Alone: time.Minute, Source: xid.Catalogue},
+		48: {Class: gpuhealth.Reset, Reason: "GPUUncorrectableECC", Source: xid.Catalogue},
+		74: {
+			Class: gpuhealth.Reset, Reason: "NVLinkError", Source: xid.Text,
+			Repeat: xid.Repeat{Count: 3, Within: day, Class: gpuhealth.Hardware, Reason: "NVLinkError"},
+		},
+		79: {Class: gpuhealth.Reboot, Reason: "GPULost", Source: xid.Catalogue},
+		92: {
+			Class: gpuhealth.Watch, Reason: "GPUMemoryDegrading", Source: xid.Catalogue,
+			Repeat: xid.Repeat{Count: 3, Within: day, Class: gpuhealth.Hardware, Reason: "GPUMemoryDegrading"},
+		},
+		94: {Class: gpuhealth.Watch, Reason: "GPUMemoryErrorContained", Source: xid.Text},
+		109: {
+			Class: gpuhealth.Watch, Source: xid.Choice,
+			Repeat: xid.Repeat{Count: 2, Within: 10 * time.Minute, Class: gpuhealth.Reset, Reason: "GPUResetRequired"},
+		},
+		167: {Class: gpuhealth.Hardware, Reason: "GPUHardwareError", Source: xid.Choice},
+		999: {Class: gpuhealth.Watch, Source: xid.Choice},
+	} {
+		rule := xid.Lookup(number)
+		rule.Numbers, rule.Meaning = nil, ""
+		NewWithT(t).Expect(rule).To(Equal(want), "Xid %d", number)
+	}
+}
+
 func TestUnknownXidsAreWatched(t *testing.T) {
 	for _, number := range []int{1, 14, 61, 123, 138, 173, 500, 999} {
 		rule := xid.Lookup(number)
@@ -87,6 +123,8 @@ func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 			reasons = append(reasons, rule.Reason)
 		}
 	}
+	_, known := xid.Action("Call Somebody").Rule()
+	g.Expect(known).To(BeFalse())
 	for _, reason := range reasons {
 		g.Expect(strings.Contains(string(declared), "Reason"+reason+" = \""+reason+"\"")).To(BeTrue(), reason)
 	}
