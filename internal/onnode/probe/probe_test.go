@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,6 +132,33 @@ func TestDriverWaitsUntilItsContextEnds(t *testing.T) {
 	g.Expect(time.Since(begin)).To(BeNumerically("<", 30*time.Second))
 }
 
+// A failed nvidia-smi is tried again after a second, and the container's log has what it prints.
+func TestDriverRepeatsNvidiaSMI(t *testing.T) {
+	g := NewWithT(t)
+	p := driver(t, `for try in 1 2; do
+	test -e "$0.$try" || { echo "$try"; echo "no $try" >&2; : >"$0.$try"; exit 6; }
+done`)
+	p.Within = time.Minute
+	outputs := [2]string{filepath.Join(t.TempDir(), "stdout"), filepath.Join(t.TempDir(), "stderr")}
+	for i, stream := range []**os.File{&os.Stdout, &os.Stderr} {
+		before := *stream
+		file, err := os.Create(outputs[i])
+		g.Expect(err).NotTo(HaveOccurred())
+		*stream = file
+		defer func() { *stream = before; _ = file.Close() }()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		g.Expect(p.Run(t.Context())).To(Succeed())
+		g.Expect(time.Since(begin)).To(Equal(2 * time.Second))
+	})
+	for i, want := range []string{"1\n2\n", "no 1\nno 2\n"} {
+		printed, err := os.ReadFile(outputs[i])
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(printed)).To(Equal(want))
+	}
+}
+
 func TestDriverNoticesTheModule(t *testing.T) {
 	g := NewWithT(t)
 	p := driver(t, "")
@@ -233,10 +261,19 @@ func TestToolkit(t *testing.T) {
 	}
 }
 
-func TestToolkitNoticesTheStart(t *testing.T) {
-	p := toolkit(t)
-	p.Within = time.Minute
-	noticed(t, p.Wait, func() { startedAgo(t, p, 20*time.Minute) })
+func TestToolkitNoticesTheRestart(t *testing.T) {
+	for name, start := range map[string]func(*testing.T, probe.Toolkit){
+		"no start":        func(*testing.T, probe.Toolkit) {},
+		"an unread start": func(t *testing.T, p probe.Toolkit) { write(t, p.StartedFile, "soon\n") },
+		"a later start":   func(t *testing.T, p probe.Toolkit) { startedAgo(t, p, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := toolkit(t)
+			p.Within = time.Minute
+			start(t, p)
+			noticed(t, p.Wait, func() { startedAgo(t, p, 20*time.Minute) })
+		})
+	}
 }
 
 func TestNoteRuntime(t *testing.T) {
@@ -254,6 +291,10 @@ func TestNoteRuntime(t *testing.T) {
 		"the driver is not validated": {
 			files: map[string]string{readyFile: container},
 			fails: "driver-ready is missing",
+		},
+		"the driver's container cannot be read": {
+			files: map[string]string{readyFile + "/x": ""},
+			fails: readyFile + " cannot be read",
 		},
 		"an earlier driver is validated": {
 			files: map[string]string{readyFile: container, "driver-ready": ofPod2},
@@ -285,6 +326,25 @@ func TestNoteRuntimeReportsAMarkerThatCannotBeWritten(t *testing.T) {
 	g.Expect(dir.Write(labels.MarkerDriver, nil, "")).To(Succeed())
 	g.Expect(os.Mkdir(filepath.Join(dir.Path, labels.MarkerRuntime.File()), 0o700)).To(Succeed())
 	g.Expect(probe.NoteRuntime(dir)).To(MatchError(ContainSubstring("write ")))
+}
+
+// The driver is replaced while its marker is being read, which says so by waiting for a writer.
+func TestNoteRuntimeNoticesAnotherDriver(t *testing.T) {
+	g := NewWithT(t)
+	dir := marker.Dir{Path: t.TempDir(), BootID: "now"}
+	ready, validated := filepath.Join(dir.Path, readyFile), filepath.Join(dir.Path, labels.MarkerDriver.File())
+	write(t, ready, "DRIVER_INSTANCE: pod-1\n")
+	g.Expect(syscall.Mkfifo(validated, 0o600)).To(Succeed())
+	go func() {
+		pipe, err := os.OpenFile(validated, os.O_WRONLY, 0)
+		if err == nil {
+			_ = os.WriteFile(ready, []byte("DRIVER_INSTANCE: pod-2\n"), 0o600)
+			_, _ = pipe.WriteString("BOOT_ID=now\nDRIVER_INSTANCE=pod-2\n")
+			_ = pipe.Close()
+		}
+	}()
+	g.Expect(probe.NoteRuntime(dir)).To(MatchError(ContainSubstring(
+		labels.MarkerRuntime.File() + ` is stale: it was written for driver instance "pod-1", now there is "pod-2"`)))
 }
 
 // A marker that can be trusted is kept, so that pods which wait for it are not disturbed.
