@@ -68,6 +68,21 @@ func TestASecondSignalIsNotTheCause(t *testing.T) {
 	g.Expect(context.Cause(ctx)).To(MatchError("terminated signal received"))
 }
 
+// Often enough stop comes before the context has taken the signal.
+func TestASignalBeforeStopEndsTheContext(t *testing.T) {
+	g := NewWithT(t)
+	delivered := make(chan os.Signal, 1)
+	signal.Notify(delivered, syscall.SIGTERM)
+	defer signal.Stop(delivered)
+	for range 200 {
+		ctx, stop := termination.Context()
+		g.Expect(syscall.Kill(os.Getpid(), syscall.SIGTERM)).To(Succeed())
+		<-delivered
+		stop()
+		g.Expect(context.Cause(ctx)).To(MatchError("terminated signal received"))
+	}
+}
+
 func TestStopDoesNotEndTheContext(t *testing.T) {
 	g := NewWithT(t)
 	ctx, stop := termination.Context()
