@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -17,14 +18,23 @@ import (
 // mostContent is how much of a file is read.
 const mostContent = 4 << 20
 
-// read returns the content of a regular file, or why that cannot be judged.
-func read(f found) ([]byte, verdict) {
+// open opens a regular file, or returns why that cannot be judged.
+func open(f found) (*os.File, verdict) {
 	if !f.info.Mode().IsRegular() {
 		return nil, verdict{why: "it is not a regular file"}
 	}
 	opened, err := f.dir.Open(f.name)
 	if err != nil {
 		return nil, verdict{why: "it cannot be read: " + err.Error()}
+	}
+	return opened, verdict{}
+}
+
+// read returns the content of a regular file, or why that cannot be judged.
+func read(f found) ([]byte, verdict) {
+	opened, v := open(f)
+	if v != (verdict{}) {
+		return nil, v
 	}
 	defer opened.Close()
 	text, err := io.ReadAll(io.LimitReader(opened, mostContent))
@@ -47,15 +57,12 @@ func unlessContains(part string) func(*run, found) verdict {
 
 // locked keeps the file of which a program holds the lock while it runs.
 func locked(_ *run, f found) verdict {
-	if !f.info.Mode().IsRegular() {
-		return verdict{why: "it is not a regular file"}
-	}
-	opened, err := f.dir.Open(f.name)
-	if err != nil {
-		return verdict{why: "it cannot be read: " + err.Error()}
+	opened, v := open(f)
+	if v != (verdict{}) {
+		return v
 	}
 	defer opened.Close()
-	err = syscall.Flock(int(opened.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err := syscall.Flock(int(opened.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return verdict{why: f.entry.by + " still runs: it holds the lock", busy: true}
 	}
@@ -117,10 +124,8 @@ func served(f found) bool {
 // linkInUse keeps links in /dev/char that the validation has not made, and all of its links to devices that exist
 // while the driver is used: a daemon-reload of systemd would take such devices away from running containers.
 func linkInUse(r *run, f found) verdict {
-	target, err := f.dir.Readlink(f.name)
-	if err != nil {
-		return verdict{foreign: true} // A device of the host.
-	}
+	// A device of the host is no link, and so has no target.
+	target, _ := f.dir.Readlink(f.name)
 	device := target
 	if !path.IsAbs(target) {
 		device = path.Join(r.options.RootFS, "dev/char", target)

@@ -92,9 +92,14 @@ func (test runtimeCase) check(t *testing.T) {
 
 func TestRuntimesThatStillHaveTheToolkit(t *testing.T) {
 	const program = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+	// The runtime is busy, and so are the programs.
 	busy := func(why string) types.GomegaMatcher {
-		return ContainElement(And(HaveField("Path", HaveSuffix("runtime.sock")), HaveField("Busy", true),
-			HaveField("Why", ContainSubstring(why))))
+		return ConsistOf(
+			And(HaveField("Path", HaveSuffix("runtime.sock")), HaveField("Busy", true), HaveField("Why", ContainSubstring(why))),
+			cleanup.Left{
+				Path: program, By: "the container toolkit", Busy: true,
+				Why: "the container runtime may start containers with it",
+			})
 	}
 	const containerd = `{"runtimes":{"nvidia":{"options":{"BinaryName":"` + program + `"}}},"defaultRuntimeName":"runc"}`
 	const docker = `{"Runtimes":{"nvidia":{"path":"` + program + `"}},"DefaultRuntime":"nvidia"}`
@@ -142,10 +147,33 @@ func TestRuntimesThatStillHaveTheToolkit(t *testing.T) {
 			left:   left("/etc/containerd/config.toml", "take them out"),
 			stays:  left("/etc/containerd/config.toml", "take them out"),
 		},
+		"one whose configuration makes the toolkit's runtime the default": {
+			socket: "run/runtime.sock", file: "opt/config", content: containerd,
+			before:   map[string]string{"etc/containerd/config.toml": `default_runtime_name = "nvidia" # ` + program},
+			programs: true, left: left("/etc/containerd/config.toml", "makes the toolkit's runtime the default",
+				program, "by /etc/containerd/config.toml"),
+			programsStay: true, stays: left("/etc/containerd/config.toml", "makes the toolkit's runtime the default",
+				program, "by /etc/containerd/config.toml"),
+		},
+		"k3s, which has found the toolkit that is gone now": {
+			socket: "run/k3s/runtime.sock", file: k3sConfig, content: dropIn, after: dropIn,
+			before:   map[string]string{"nvidia-container-runtime": ""},
+			reloaded: true, left: left("/"+k3sConfig, "restart k3s or RKE2", "/run/k3s/runtime.sock", "still has programs"),
+			stays: left("/"+k3sConfig, "restart k3s or RKE2"),
+		},
+		"k3s, which has found the toolkit that a container uses": {
+			socket: "run/k3s/runtime.sock", file: k3sConfig, content: dropIn, after: dropIn,
+			before: map[string]string{
+				"run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/c1/runtime": program,
+			},
+			programs: true, left: left("/"+k3sConfig, "restart k3s or RKE2", program, "container c1 was created with it"),
+			programsStay: true, stays: left("/"+k3sConfig, "restart k3s or RKE2", program, "container c1 was created with it"),
+		},
 		"k3s, which has found the toolkit": {
 			socket: "run/k3s/runtime.sock", file: k3sConfig, content: dropIn, after: dropIn,
 			before:   map[string]string{"usr/local/nvidia/toolkit/notes": ""},
-			reloaded: true, left: ConsistOf(HaveField("Path", "/"+k3sConfig), HaveField("Path", "/run/k3s/runtime.sock"),
+			reloaded: true, left: ConsistOf(And(HaveField("Path", "/"+k3sConfig), HaveField("Busy", true)),
+				HaveField("Path", "/run/k3s/runtime.sock"),
 				HaveField("Path", "/usr/local/nvidia/toolkit")),
 			// A supervisor would start it again.
 			stays: left("/"+k3sConfig, "restart k3s or RKE2", "/usr/local/nvidia/toolkit", "notes"),
@@ -158,4 +186,39 @@ func TestRuntimesThatStillHaveTheToolkit(t *testing.T) {
 	} {
 		t.Run(name, test.check)
 	}
+}
+
+// Whether a runtime has the toolkit's programs is unknown where its socket is out of reach.
+func TestRuntimesOutOfReach(t *testing.T) {
+	for _, mode := range []os.FileMode{0, 0o444} {
+		t.Run(mode.String(), func(t *testing.T) {
+			g, host := NewWithT(t), newTree(t)
+			host.operatingSystem()
+			host.socket("run/crio/crio.sock", false)
+			g.Expect(os.Chmod(host.path("run/crio"), mode)).To(Succeed())
+			t.Cleanup(func() { _ = os.Chmod(host.path("run/crio"), 0o755) })
+			report, err := bound(t, host.options())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(report.Left).To(ConsistOf(And(HaveField("Path", "/run/crio/crio.sock"), HaveField("Busy", true),
+				HaveField("Why", ContainSubstring("it is unknown whether the runtime still has the toolkit's programs: ")))))
+		})
+	}
+}
+
+// A runtime that k3s runs is not told where it is unknown whether the toolkit's programs are there.
+func TestProgramsOutOfReach(t *testing.T) {
+	const config, dir = "var/lib/rancher/k3s/agent/etc/containerd/config.toml", "usr/local/nvidia"
+	g, host := NewWithT(t), newTree(t)
+	host.operatingSystem()
+	host.write(config, dropIn)
+	host.write(dir+"/toolkit/nvidia-container-runtime", "")
+	host.dir("run/k3s/containerd")
+	socket := "run/k3s/containerd/containerd.sock"
+	pid, _ := hostruntimetest.Start(t, hostruntime.Containerd, host.path(socket), host.path(config))
+	host.process(fmt.Sprint(pid), "containerd", "")
+	g.Expect(os.Chmod(host.path(dir), 0)).To(Succeed())
+	t.Cleanup(func() { _ = os.Chmod(host.path(dir), 0o755) })
+	report, err := bound(t, host.options())
+	g.Expect(err).To(MatchError(ContainSubstring("clean /usr/local/nvidia: ")))
+	g.Expect(report.Reloaded).To(BeEmpty())
 }

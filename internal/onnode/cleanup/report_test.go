@@ -12,7 +12,7 @@ func TestTextHasALineForEachReason(t *testing.T) {
 	g := NewWithT(t)
 	report := cleanup.Report{
 		Left: []cleanup.Left{
-			{Path: "/a", By: "the driver", Why: "it is used"}, {Path: "/b", By: "the driver", Why: "it is mounted"},
+			{Path: "/a", By: "the driver", Why: "it is used"}, {Path: "/b", By: "the driver", Why: "it is mounted", Busy: true},
 			{Path: "/c", By: "the driver", Why: "it is used"}, {Path: "/d", By: "the toolkit", Why: "it is used"},
 		},
 		Modules: []cleanup.Module{{Name: "nvidia", References: "3"}},
@@ -29,5 +29,9 @@ func TestTextHasALineForEachReason(t *testing.T) {
 	g.Expect(report.Text(len(used+mounted+toolkit+modules) - 1)).
 		To(Equal(used + mounted + toolkit + "and 1 more, see the log"))
 	g.Expect(report.Text(100)).To(Equal(used + "and 3 more, see the log"))
+	g.Expect(report.Text(30)).To(Equal("and 4 more, see the log"))
+	g.Expect(report.Busy()).To(Equal([]cleanup.Left{
+		{Path: "/b", By: "the driver", Why: "it is mounted", Busy: true},
+	}))
 	g.Expect(cleanup.Report{}.Text(1000)).To(BeEmpty())
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -92,6 +93,23 @@ func (h *tree) process(id, name, mounts string) {
 	h.write("proc/"+id+"/mountinfo", mounts)
 }
 
+// served replaces a file by one that is read once: then meanwhile runs, the reader gets the content, and it is gone.
+func (h *tree) served(name, content string, meanwhile func()) {
+	h.Helper()
+	h.replace(name)
+	NewWithT(h.T).Expect(syscall.Mkfifo(h.path(name), 0o600)).To(Succeed())
+	go func() {
+		pipe, err := os.OpenFile(h.path(name), os.O_WRONLY, 0)
+		if err != nil {
+			return
+		}
+		meanwhile()
+		_ = os.Remove(h.path(name))
+		_, _ = pipe.WriteString(content)
+		_ = pipe.Close()
+	}()
+}
+
 // mount mounts a file system at a path of the host.
 func (h *tree) mount(at, device string) {
 	h.mounts = append(h.mounts, "22 1 "+device+" / "+filepath.Join(h.root, at)+" rw - ext4 /dev/sda rw")
@@ -167,6 +185,8 @@ func (h *tree) stack() {
 		"run/nvidia/validations/cuda.proving", "run/nvidia/validations/.driver-ready.tmp-123",
 		"run/nvidia/validations/.driver-ctr-ready", "run/nvidia/validations/.driver-daemons-status",
 		"run/nvidia/nvidia-driver.pid", "run/nvidia/nvidia-driver.state", "run/nvidia/toolkit/toolkit.pid",
+		"run/nvidia/toolkit/k0s-unused.toml", "run/nvidia-fabricmanager/nv-fabricmanager.pid",
+		"etc/kubernetes/node-feature-discovery/features.d/gfd-tmp/gfd-1",
 		"run/nvidia/driver/lib/firmware/nvidia/580.1/gsp_ga10x.bin",
 		"run/nvidia/mps/.ready", "run/nvidia/mps/nvidia.com/gpu/.started", "run/nvidia/mps/nvidia.com/gpu/log/control.log",
 		"run/nvidia/mps/nvidia.com/gpu/pipe/control_lock",
@@ -190,6 +210,7 @@ func (h *tree) stack() {
 	}
 	h.link("libnvidia-container.so.1.20.0", "usr/local/nvidia/toolkit/libnvidia-container.so.1")
 	h.link("../nvidia0", "dev/char/195:0")
+	h.link("../nvidia0", "dev/char/.nvidia-195:0")
 	h.link("/run/nvidia/driver/dev/nvidia-uvm", "dev/char/511:0")
 	h.link("../nvidia-caps/nvidia-cap1", "dev/char/236:1")
 	h.socket("var/lib/kubelet/device-plugins/nvidia-gpu.sock", false)
