@@ -152,10 +152,11 @@ func TestWhatStaysAndWhy(t *testing.T) {
 		left  types.GomegaMatcher
 		busy  bool
 	}{
-		"a file beside ours": {
-			prepare: func(h *tree) { h.write("run/nvidia/notes.txt", "mine") },
-			stays:   []string{"run/nvidia/notes.txt"},
-			left:    left("/run/nvidia", "not known to make: notes.txt"),
+		"files beside ours": {
+			prepare: func(h *tree) { h.write("run/nvidia/a", ""); h.write("run/nvidia/b", ""); h.write("run/nvidia/c", "") },
+			stays:   []string{"run/nvidia/a", "run/nvidia/c"},
+			left: ConsistOf(And(HaveField("Path", "/run/nvidia"),
+				HaveField("Why", "it has files that the stack is not known to make: a, b, c"))),
 		},
 		"more files beside ours than a message has": {
 			prepare: func(h *tree) {
@@ -400,6 +401,7 @@ func TestNoLinkOfTheStackIsFollowed(t *testing.T) {
 						"driver-ready", "validations/driver-ready", "toolkit.pid", "toolkit/nvidia-ctk", "nvidia-ctk",
 						"nvidia-container-runtime/config.toml", "gpu/.started", "nvidia.com/gpu/.started", "gpu/log/x",
 						"lib/firmware/nvidia/1/x.bin", "features.d/gfd", "management.nvidia.com-gpu.yaml",
+						"mps/.ready",
 					} {
 						trap.write("precious/"+file, "management.nvidia.com/gpu nvidia.com/")
 						if trap == outside {
@@ -458,6 +460,7 @@ func TestErrors(t *testing.T) {
 		g, host := NewWithT(t), newTree(t)
 		host.operatingSystem()
 		host.write("etc/k0s", "")
+		host.write("etc/cdi", "")
 		g.Expect(host.clean().Left).To(BeEmpty())
 	})
 	for lost, why := range map[string]string{
@@ -472,6 +475,7 @@ func TestErrors(t *testing.T) {
 			g.Expect(report.Removed).To(ContainElement("/run/nvidia/validations/driver-ready"))
 			g.Expect(report.Removed).NotTo(ContainElement("/run/nvidia/validations"))
 			g.Expect(report.Removed).NotTo(ContainElement("/usr/local/nvidia/toolkit/nvidia-ctk"))
+			g.Expect(report.Left).NotTo(ContainElement(HaveField("Path", "/run/cdi")))
 			g.Expect(report.Left).To(ContainElements(
 				And(HaveField("Path", "/run/nvidia/validations"),
 					HaveField("Why", ContainSubstring("it is unknown whether a container uses it: "+why))),

@@ -79,8 +79,8 @@ func deviceEntries(o Options) []entry {
 	devChar := path.Join(o.RootFS, "dev/char")
 	return []entry{
 		{base: "/var/lib/kubelet/device-plugins", name: "nvidia-*.sock", kind: socket, by: plugin},
+		// Those whose names start with a dot were being made.
 		{base: devChar, name: "*:*", by: validator, keep: linkInUse},
-		{base: devChar, name: ".nvidia-*:*", by: validator, keep: linkInUse},
 		// The driver mounts the socket of the system's log; where there is none, the runtime makes a directory.
 		{base: "/dev", name: "log", kind: sharedDirectory, by: kubelet},
 	}
