@@ -124,11 +124,8 @@ func (a *Agent) begin(ctx context.Context) (gpuhealth.Report, bool) {
 		node, err := a.options.API.Node(ctx, a.options.Node)
 		if err == nil {
 			found, there := node.Metadata.Annotations[labels.GPUHealth]
-			reported, err := gpuhealth.Decode(found)
-			if err != nil {
-				// There is none, or it is replaced.
-				reported = gpuhealth.Report{}
-			}
+			// Without a report, or with a malformed one that is replaced, it is empty.
+			reported, _ := gpuhealth.Decode(found)
 			a.mu.Lock()
 			a.state, a.seen = newState(a.options.Boot, a.options.NVML.Window, reported), there
 			a.mu.Unlock()
