@@ -460,6 +460,7 @@ func TestErrors(t *testing.T) {
 		g, host := NewWithT(t), newTree(t)
 		host.operatingSystem()
 		host.write("etc/k0s", "")
+		host.write("etc/docker", "")
 		host.write("etc/cdi", "")
 		g.Expect(host.clean().Left).To(BeEmpty())
 	})

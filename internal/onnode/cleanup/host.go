@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 )
 
 // mostLinks limits the symbolic links in a path, like the kernel does.
@@ -25,6 +26,9 @@ func (h host) openDirectory(dir string) (*os.Root, string, error) {
 		return nil, "", err
 	}
 	opened, err := h.root.OpenRoot(resolved)
+	if info, statErr := h.root.Lstat(resolved); err != nil && statErr == nil && !info.IsDir() {
+		err = syscall.ENOTDIR // OpenRoot has an error of its own for a file.
+	}
 	return opened, path.Join("/", resolved), err
 }
 
