@@ -1,8 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +26,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/kube/events"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/node/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
@@ -41,6 +45,8 @@ type env struct {
 	spec       v1.ClusterPolicySpec
 	// patchErr is the API server's answer to writes of Nodes; nil accepts them.
 	patchErr error
+	// fails has the API server's answer to other calls: a get, a list, a delete or an eviction; nil lets them through.
+	fails map[string]error
 	// writes counts writes of Nodes, and conditionWrites those of the condition among them.
 	writes, conditionWrites int
 }
@@ -73,6 +79,20 @@ func newEnv(t *testing.T) *env {
 			},
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(
+				ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+			) error {
+				return cmp.Or(e.fails["get"], c.Get(ctx, key, object, options...))
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				return cmp.Or(e.fails["list"], c.List(ctx, list, options...))
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				if err := e.fails["delete"]; err != nil {
+					return err
+				}
+				return c.Delete(ctx, object, options...)
+			},
 			Patch: func(
 				ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
 			) error {
@@ -86,6 +106,9 @@ func newEnv(t *testing.T) *env {
 				ctx context.Context, c client.Client, name string, object, body client.Object,
 				options ...client.SubResourceCreateOption,
 			) error {
+				if err := e.fails["evict"]; err != nil {
+					return err
+				}
 				pod := &corev1.Pod{}
 				e.Expect(c.Get(ctx, client.ObjectKeyFromObject(object), pod)).To(Succeed())
 				e.Expect(body).To(HaveField("DeleteOptions.Preconditions",
@@ -213,4 +236,59 @@ func (e *env) eventReasons() []string {
 		reasons = append(reasons, list.Items[i].Reason)
 	}
 	return reasons
+}
+
+// events returns type, reason, object and message of the Events.
+func (e *env) events() []string {
+	e.t.Helper()
+	list := &corev1.EventList{}
+	e.Expect(e.client.List(e.t.Context(), list)).To(Succeed())
+	var found []string
+	for i := range list.Items {
+		event := &list.Items[i]
+		of := event.InvolvedObject
+		found = append(found, fmt.Sprintf("%s %s of %s %s %s %s: %s",
+			event.Type, event.Reason, of.APIVersion, of.Kind, of.Name, of.UID, event.Message))
+	}
+	return found
+}
+
+// scope returns that of a reconcile of the node now, with a UID, after a change of what it has read.
+func (e *env) scope(change func(*scope)) *scope {
+	e.t.Helper()
+	s, err := e.reconciler.newScope(e.t.Context(), "a")
+	e.Expect(err).NotTo(HaveOccurred())
+	s.node.UID = "u"
+	if s.basis == nil {
+		s.basis = &fleet.Basis{}
+	}
+	change(s)
+	return s
+}
+
+// condition returns the condition of this type, with its times in UTC; zero if there is none.
+func (e *env) condition(kind corev1.NodeConditionType) corev1.NodeCondition {
+	e.t.Helper()
+	found := readiness.NodeCondition(e.node(), kind)
+	if found == nil {
+		return corev1.NodeCondition{}
+	}
+	found.LastHeartbeatTime = metav1.NewTime(found.LastHeartbeatTime.UTC())
+	found.LastTransitionTime = metav1.NewTime(found.LastTransitionTime.UTC())
+	return *found
+}
+
+// putCondition adds a condition to the node, or replaces it.
+func (e *env) putCondition(condition corev1.NodeCondition) {
+	e.t.Helper()
+	e.updateNode(func(node *corev1.Node) {
+		node.Status.Conditions = append(slices.DeleteFunc(node.Status.Conditions,
+			func(of corev1.NodeCondition) bool { return of.Type == condition.Type }), condition)
+	})
+}
+
+// plans makes this the plan of the node.
+func (s *scope) plans(planned plan.NodePlan) *scope {
+	s.entry.Planned = &fleet.PlannedNode{Inputs: s.planInputs(), NodePlan: planned}
+	return s
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,8 +79,7 @@ func (s *scope) addAction(before, after *corev1.NodeCondition, record assess.Rec
 		if !faulty || before == nil || before.Status != after.Status || before.Reason != after.Reason {
 			return 0, true
 		}
-		end := record.FaultsEnd
-		return 0, end <= 0 || end > len(before.Message) || before.Message[:end] != after.Message
+		return 0, record.FaultsEnd != len(after.Message) || !strings.HasPrefix(before.Message, after.Message)
 	}
 	if !faulty || verdict.Text == "" {
 		return 0, true

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,7 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 )
 
 const sevenSmall = "all-1g.10gb"
@@ -97,11 +102,16 @@ func TestFirstLayoutThatDisablesMIG(t *testing.T) {
 	e.Expect(e.layoutAfter(0)).To(BeEmpty())
 }
 
-// An upgrade of the driver ends first.
+// An upgrade of the driver ends first, and a drain gets the layout from the upgrade controller.
 func TestFirstLayoutWaitsForAnUpgrade(t *testing.T) {
-	e := newLayoutEnv(t, sevenSmall)
-	e.updateNode(func(node *corev1.Node) { node.Labels[labels.UpgradeState] = "drain-required" })
-	e.Expect(e.layoutAfter(0)).To(BeEmpty())
+	for _, change := range []func(*corev1.Node){
+		func(node *corev1.Node) { node.Labels[labels.UpgradeState] = "drain-required" },
+		func(node *corev1.Node) { node.Annotations = map[string]string{labels.MIGDrain: "{}"} },
+	} {
+		e := newLayoutEnv(t, sevenSmall)
+		e.updateNode(change)
+		e.Expect(e.layoutAfter(0)).To(BeEmpty())
+	}
 }
 
 // advertises changes how many GPUs the kubelet advertises.
@@ -144,4 +154,101 @@ func (r *podReads) List(ctx context.Context, list client.ObjectList, options ...
 		r.count++
 	}
 	return r.Reader.List(ctx, list, options...)
+}
+
+// The pods that use the GPUs are read for each state of a layout, again while one waits for them, and before one is
+// requested unless there were some a short time ago.
+func TestTenantsAreRead(t *testing.T) {
+	const wants, pending = "w", labels.MIGStatePending
+	refused := errors.New("refused")
+	pod := userPod(func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Limits, pod.Spec.RuntimeClassName = nil, new("gpus")
+	})
+	ago := func(since, at time.Duration, of string, pods ...string) fleet.Tenants {
+		return fleet.Tenants{Of: of, Since: now.Add(-since), At: now.Add(-at), Pods: pods}
+	}
+	const second, minute = time.Second, time.Minute
+	used := "team/training"
+	for name, test := range map[string]struct {
+		wanted, state    string
+		paused, requests bool
+		before, after    fleet.Tenants
+		live             error
+		lists            int
+		again            time.Duration
+	}{
+		"no layout": {state: "success", before: ago(0, 0, "x")},
+		"a state":   {state: pending, before: ago(minute, minute, "x", "y"), after: ago(0, 0, "l pending ", used), lists: 1},
+		"a failed state, while paused": {
+			state: labels.MIGStateFailed, paused: true, after: ago(0, 0, "l failed ", used), lists: 1,
+		},
+		"the same state": {
+			state: pending, before: ago(time.Hour, time.Hour, "l pending "), after: ago(time.Hour, time.Hour, "l pending "),
+		},
+		"a layout": {
+			wanted: wants, state: "success", after: ago(0, 0, "l success w", used), lists: 1, again: 30 * second,
+		},
+		"a layout, while paused": {wanted: wants, paused: true, before: ago(0, 0, "x"), after: ago(0, 0, "x")},
+		"a layout, a short time later": {
+			wanted: wants, before: ago(minute, 10*second, "l  w", used), after: ago(minute, 10*second, "l  w", used),
+			again: 40 * second,
+		},
+		"a layout, in time": {
+			wanted: wants, before: ago(2*minute, minute, "l  w", "x", used), after: ago(2*minute, 0, "l  w", used), lists: 1,
+			again: 2 * minute,
+		},
+		"a layout, after long": {
+			wanted: wants, before: ago(time.Hour, 10*minute, "l  w", "x"), after: ago(time.Hour, 0, "l  w", used), lists: 1,
+			again: 10 * minute,
+		},
+		"a request": {
+			wanted: wants, requests: true, before: ago(0, second, "l  w"), after: ago(0, 0, "l  w", used), lists: 1,
+			again: 30 * second,
+		},
+		"a request, a short time later": {
+			wanted: wants, requests: true, before: ago(second, second, "l  w", "x"), after: ago(second, second, "l  w", "x"),
+			again: 29 * second,
+		},
+		"pods that cannot be read": {
+			wanted: wants, before: ago(minute, minute, "l  w", "x"), after: ago(minute, minute, "l  w", "x"), live: refused,
+			lists: 1, again: second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, live := NewWithT(t), newReader(test.live, pod)
+			s := &scope{
+				Reconciler: New(Options{Live: live, Namespace: "gpu-operator", Timing: DefaultTiming()}), now: now,
+				node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+				basis: &fleet.Basis{Decisions: plan.Decide(nil, operand.Input{
+					Spec: effective.Of(v1.ClusterPolicySpec{Paused: &test.paused}),
+				})},
+			}
+			planned := plan.NodePlan{
+				Partitioner: "mig-manager", MIGWanted: test.wanted,
+				Spec: effective.Of(v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{RuntimeClass: "gpus"}}),
+			}
+			planned.Facts.Labels = map[string]string{labels.MIGConfig: "l", labels.MIGConfigState: test.state}
+			s.plans(planned).entry.Writes.Tenants = test.before
+			if name == "a request" {
+				test.after.Since = test.before.Since
+			}
+			s.refreshTenants(t.Context(), test.requests)
+			g.Expect(s.entry.Writes.Tenants).To(Equal(test.after))
+			g.Expect(live.lists).To(Equal(test.lists))
+			g.Expect(s.requeueAfter).To(Equal(test.again))
+			g.Expect(s.isUnused()).To(Equal(test.after.At.Equal(now) && len(test.after.Pods) == 0))
+			planned.Partitioner = ""
+			g.Expect(tenantsOf(&planned)).To(BeEmpty())
+		})
+	}
+}
+
+// A pod that the report names stays there until it ends.
+func TestNamedTenantsStay(t *testing.T) {
+	for _, test := range []struct{ named, now, want []string }{
+		{nil, []string{"a"}, []string{"a"}}, {[]string{"b", "c"}, []string{"a", "b"}, []string{"b"}},
+		{[]string{"c"}, []string{"a"}, []string{"a"}}, {[]string{"c"}, nil, nil},
+	} {
+		NewWithT(t).Expect(stillNamed(test.named, test.now)).To(Equal(test.want))
+	}
 }

@@ -13,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logs "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 )
 
 // managerLog is the log of the MIG manager.
@@ -253,4 +255,28 @@ func TestFewWorkersReadLogs(t *testing.T) {
 	message, _ = e.afterMIG(again)
 	e.Expect(message).To(HaveSuffix(`"no room"`))
 	e.Expect(e.reconciler.logReaders).To(HaveLen(maxLogReaders-1), "for the next one")
+}
+
+// The cause is looked for only if the layout that is requested has failed, and the operator does not know why.
+func TestFailedLayouts(t *testing.T) {
+	planned := plan.NodePlan{Partitioner: "mig-manager"}
+	known := planned
+	known.MIGLayout = "x"
+	for name, test := range map[string]struct {
+		logs          LogReader
+		planned       plan.NodePlan
+		layout, state string
+		want          bool
+	}{
+		"failed":                {&managerLog{}, planned, "l", labels.MIGStateFailed, true},
+		"without logs":          {nil, planned, "l", labels.MIGStateFailed, false},
+		"without a MIG manager": {&managerLog{}, plan.NodePlan{}, "l", labels.MIGStateFailed, false},
+		"of a known cause":      {&managerLog{}, known, "l", labels.MIGStateFailed, false},
+		"not requested":         {&managerLog{}, planned, "", labels.MIGStateFailed, false},
+		"applied":               {&managerLog{}, planned, "l", "success", false},
+	} {
+		s := &scope{Reconciler: &Reconciler{Options: Options{Logs: test.logs}}, node: &corev1.Node{}, basis: &fleet.Basis{}}
+		s.node.Labels = map[string]string{labels.MIGConfig: test.layout, labels.MIGConfigState: test.state}
+		NewWithT(t).Expect(s.plans(test.planned).hasFailedLayout()).To(Equal(test.want), name)
+	}
 }

@@ -266,3 +266,24 @@ func podsByEvents(events []string) map[string]*corev1.Pod {
 	pods["driver"].UID = "present"
 	return pods
 }
+
+// A pod that ends, or whose times are unknown, is no stale prover.
+func TestProversWithoutTimes(t *testing.T) {
+	at := func(seconds int) metav1.Time { return metav1.NewTime(now.Add(time.Duration(seconds) * time.Second)) }
+	for name, test := range map[string]struct {
+		change func(prover, driver *corev1.Pod)
+		want   bool
+	}{
+		"a stale one":      {func(_, _ *corev1.Pod) {}, true},
+		"one that ends":    {func(p, _ *corev1.Pod) { p.DeletionTimestamp = new(at(1)) }, false},
+		"one that is late": {func(p, _ *corev1.Pod) { p.Status.Conditions[1].LastTransitionTime = at(101) }, false},
+		"never ready":      {func(p, _ *corev1.Pod) { p.Status.Conditions = nil }, false},
+		"not started":      {func(_, d *corev1.Pod) { d.Status.StartTime = nil }, false},
+		"created as late":  {func(p, _ *corev1.Pod) { p.CreationTimestamp = at(100) }, false},
+		"of the driver":    {func(p, _ *corev1.Pod) { p.Status.InitContainerStatuses = validatedWith("x") }, false},
+	} {
+		prover, driver := proverPod("container-toolkit", at(0), at(60)), proverPod("driver", at(100), at(150))
+		test.change(prover, driver)
+		NewWithT(t).Expect(validatedBefore(prover, driver)).To(Equal(test.want), name)
+	}
+}

@@ -155,7 +155,7 @@ func (s *scope) recordRefusal(ctx context.Context, pods []observe.RefusedPod, de
 		message += fmt.Sprintf("; deleted %d of them, which controllers own", deleted)
 	}
 	s.Events.Record(ctx, events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID},
+		Regarding: s.regarding(),
 		Type:      corev1.EventTypeWarning, Reason: v1.ReasonGPUPodsRefused, Message: message,
 		Transition: fmt.Sprintf("boot %s, deleted: %t", s.node.Status.NodeInfo.BootID, deleted > 0),
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
@@ -252,4 +254,132 @@ func TestLatestStartOfAKubelet(t *testing.T) {
 	changed := now.Add(-time.Hour)
 	s.node.Status.Conditions = readyCondition(corev1.ConditionTrue, changed)
 	g.Expect(s.latestStart()).To(BeTemporally("==", changed.Add(-s.Timing.KubeletStart)))
+}
+
+// A boot is noticed once: between two assessments, or after a restart by what the Node shows.
+func TestBootsThatAreNoticed(t *testing.T) {
+	assessed, start := now.Add(-time.Minute), now.Add(-time.Hour-DefaultTiming().KubeletStart)
+	kept := fleet.Boot{ID: "one", After: now.Add(-time.Hour), LookAt: now, Refused: "x"}
+	for name, test := range map[string]struct {
+		before          fleet.Boot
+		boot, readyBoot string
+		refused         string
+		want            fleet.Boot
+	}{
+		"none reported": {before: kept, want: kept},
+		"the same":      {before: kept, boot: "one", want: kept},
+		"another":       {before: kept, boot: "two", want: fleet.Boot{ID: "two", After: assessed, LookAt: now}},
+		"the first":     {boot: "one", want: fleet.Boot{ID: "one"}},
+		"one since the record": {
+			boot: "two", readyBoot: "one", want: fleet.Boot{ID: "two", After: start, LookAt: now},
+		},
+		"one with refused pods": {
+			boot: "one", readyBoot: "one", refused: v1.ReasonGPUPodsRefused,
+			want: fleet.Boot{ID: "one", After: start, LookAt: now},
+		},
+		"one with another condition": {boot: "one", readyBoot: "one", refused: "x", want: fleet.Boot{ID: "one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{
+				Reconciler: New(Options{Timing: DefaultTiming()}), node: &corev1.Node{}, now: now,
+				entry: fleet.Entry{Boot: test.before, Latest: assess.Assessment{At: assessed}},
+			}
+			s.node.Status.NodeInfo.BootID = test.boot
+			s.node.Annotations = map[string]string{labels.ReadyBoot: test.readyBoot}
+			s.node.Status.Conditions = readyCondition(corev1.ConditionTrue, now.Add(-time.Hour))
+			if test.refused != "" {
+				s.node.Status.Conditions = append(s.node.Status.Conditions,
+					corev1.NodeCondition{Type: labels.ConditionGPUReady, Reason: test.refused})
+			}
+			s.noticeBoot()
+			NewWithT(t).Expect(s.entry.Boot).To(Equal(test.want))
+		})
+	}
+}
+
+// Refused pods are looked for when the GPUs can be used, and again while some are left.
+func TestLookingForRefusedPods(t *testing.T) {
+	const refused = "its kubelet refused 1 pod with GPUs: ml/x after a boot (UnexpectedAdmissionError): delete them"
+	failure := errors.New("refused")
+	due := fleet.Boot{ID: "two", After: now.Add(-time.Hour), LookAt: now, Refused: "x"}
+	boot := func(refused string, wait time.Duration) fleet.Boot {
+		return fleet.Boot{ID: "two", After: due.After, LookAt: now.Add(wait), Refused: refused}
+	}
+	for name, test := range map[string]struct {
+		before           fleet.Boot
+		unusable, paused bool
+		pods             int
+		clean            bool
+		fails            string
+		looks            bool
+		after            fleet.Boot
+		again            time.Duration
+		left             int
+	}{
+		"none is due":        {before: fleet.Boot{ID: "two"}, after: fleet.Boot{ID: "two"}},
+		"before they can be": {before: due, unusable: true, after: due},
+		"while paused":       {before: due, paused: true, after: due},
+		"too early":          {before: boot("", time.Second), after: boot("", time.Second), again: time.Second},
+		"none is left":       {before: due, looks: true, after: fleet.Boot{ID: "two", After: due.After}},
+		"one is left": {
+			before: due, pods: 1, looks: true, after: boot(refused, 10*time.Minute), again: 10 * time.Minute, left: 1,
+		},
+		"one is deleted": {before: due, pods: 1, clean: true, looks: true, after: fleet.Boot{ID: "two", After: due.After}},
+		"one cannot be deleted": {
+			before: due, pods: 1, clean: true, fails: "evict", looks: true, after: boot(refused, 10*time.Minute),
+			again: 10 * time.Minute, left: 1,
+		},
+		"most are deleted": {
+			before: due, pods: maxCleaned + 1, clean: true, looks: true, after: boot(refused, time.Second),
+			again: time.Second, left: 1,
+		},
+		"they cannot be read": {
+			before: due, pods: 1, fails: "list", after: boot("x", 30*time.Second), again: 30 * time.Second, left: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.spec = v1.ClusterPolicySpec{
+				Paused: &test.paused, NodeStartup: &v1.NodeStartupSpec{CleanFailedPods: &test.clean},
+			}
+			e.publish()
+			for i := range test.pods {
+				e.refuse(strings.Repeat("w", i) + "x") // The last one in order is x.
+			}
+			s := e.scope(func(s *scope) { s.entry.Boot, s.entry.Latest.Usable = test.before, !test.unusable })
+			e.fails = map[string]error{test.fails: failure}
+			e.Expect(s.handleRefusedPods(t.Context())).To(Equal(test.looks))
+			e.Expect(s.entry.Boot).To(Equal(test.after))
+			e.Expect(s.requeueAfter).To(Equal(test.again))
+			e.fails = nil
+			e.Expect(e.users()).To(HaveLen(test.left))
+		})
+	}
+}
+
+// A boot with refused pods has one Event, and another one if some are deleted later.
+func TestEventsOfRefusedPods(t *testing.T) {
+	pods := []observe.RefusedPod{{Namespace: "ml", Name: "x"}, {Namespace: "ml", Name: "y"}}
+	const message = "Warning GPUPodsRefused of v1 Node a u: " +
+		"a: the kubelet refused 2 pods with GPUs: ml/x, ml/y after a boot (UnexpectedAdmissionError)"
+	const deleted = message + "; deleted 1 of them, which controllers own"
+	e := newEnv(t)
+	s := e.scope(func(s *scope) { s.node.Status.NodeInfo.BootID = "one" })
+	record := func(refused string, pods []observe.RefusedPod, deleted int) []string {
+		s.entry.Boot.Refused = refused
+		s.recordRefusal(t.Context(), pods, deleted)
+		return e.events()
+	}
+	e.Expect(record("", nil, 0)).To(BeEmpty())
+	e.Expect(record("x", pods, 0)).To(BeEmpty(), "they are known")
+	e.Expect(record("", pods, 0)).To(ConsistOf(message))
+	e.Expect(record("", pods, 0)).To(ConsistOf(message))
+	e.Expect(record("x", pods, 1)).To(ConsistOf(message, deleted))
+	s.node.Status.NodeInfo.BootID = "two"
+	e.Expect(record("", pods, 0)).To(ConsistOf(message, message, deleted))
+	s.node.Status.NodeInfo.BootID = "three"
+	s.node.Status.Conditions = []corev1.NodeCondition{
+		{Type: labels.ConditionGPUReady, Reason: v1.ReasonGPUPodsRefused},
+	}
+	e.Expect(record("", pods, 0)).To(HaveLen(3), "the condition shows them")
 }

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"strconv"
@@ -15,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
@@ -475,4 +479,311 @@ func TestATurnCostsTheSameWithManyNodes(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	g.Expect(known).To(BeTrue())
 	g.Expect((after.TotalAlloc-before.TotalAlloc)/turns).To(BeNumerically("<", most), "bytes of a turn")
+}
+
+// What nodes that replace pods know of each other, without a cluster.
+func TestTurnsOfRereads(t *testing.T) {
+	g, r := NewWithT(t), newRereads()
+	pods := func(uids ...string) assess.Pods {
+		found := assess.Pods{}
+		for i, uid := range uids {
+			pod := readyPod()
+			pod.UID = types.UID(uid)
+			found[operand.Name(strconv.Itoa(i))] = pod
+		}
+		return found
+	}
+	next := func(source, digest string) reread {
+		return reread{config: operand.NodePluginConfig{Source: source, Digest: digest}, until: now.Add(time.Minute)}
+	}
+	turn := rereadTurn{limit: 1}
+	begin := func(node string, next reread, pods assess.Pods, turn rereadTurn, wait time.Duration) (assess.Pods, bool) {
+		return r.begin(node, next, pods, turn, now.Add(wait))
+	}
+	old := pods("1", "2")
+	left, may := begin("a", next("s", "d"), old, turn, 0)
+	g.Expect(may).To(BeTrue())
+	g.Expect(left).To(Equal(old))
+	left, may = begin("a", next("s", "d"), pods("3", "2"), turn, 0)
+	g.Expect(may).To(BeTrue(), "it goes on")
+	g.Expect(left).To(Equal(assess.Pods{"1": old["1"]}))
+	left, may = begin("a", next("s", "e"), old, turn, 0)
+	g.Expect(may).To(BeTrue(), "it has its turn already")
+	g.Expect(left).To(Equal(old), "of another content")
+
+	_, may = begin("b", next("s", "d"), old, turn, 0)
+	g.Expect(may).To(BeFalse(), "a is at it")
+	_, may = begin("b", next("t", "d"), old, turn, 0)
+	g.Expect(may).To(BeTrue(), "with another configuration")
+	_, may = begin("c", next("s", "d"), nil, turn, 0)
+	g.Expect(may).To(BeTrue(), "without pods")
+	_, may = begin("d", next("s", "d"), old, rereadTurn{limit: 1, anyway: true}, 0)
+	g.Expect(may).To(BeTrue(), "as it is down")
+	g.Expect(r.others("s", []string{"x", "a"})).To(Equal([]string{"a", "c", "d"}), "the first three, each once")
+	g.Expect(r.others("t", nil)).To(Equal([]string{"b"}))
+	down := next("s", "d")
+	down.wasDown = true
+	_, may = begin("e", down, old, rereadTurn{limit: 4}, 0)
+	g.Expect(may).To(BeTrue(), "three are at it")
+	_, may = begin("f", next("s", "d"), old, rereadTurn{limit: 4}, 0)
+	g.Expect(may).To(BeTrue(), "the last one does not count")
+	_, may = begin("g", next("s", "d"), old, rereadTurn{limit: 4}, 0)
+	g.Expect(may).To(BeFalse())
+	_, may = begin("g", next("s", "d"), old, turn, time.Minute)
+	g.Expect(may).To(BeTrue(), "all others are dropped")
+	g.Expect(r.others("s", nil)).To(Equal([]string{"g"}))
+}
+
+// A turn ends when all new pods have been ready for the time of proof.
+func TestEndOfAReread(t *testing.T) {
+	g, r := NewWithT(t), newRereads()
+	const proof = 10 * time.Second
+	pod, fails := readyPod(), readyPod()
+	pod.UID, fails.UID, fails.Status.Conditions[0].Status = "2", "2", corev1.ConditionFalse
+	at := func(elapsed time.Duration, pods assess.Pods) time.Duration {
+		return r.end("a", pods, now.Add(elapsed), proof)
+	}
+	g.Expect(at(0, nil)).To(BeZero(), "it has not begun")
+	r.nodes["a"] = reread{replaced: map[operand.Name]types.UID{"x": "1"}}
+	g.Expect(at(0, nil)).To(BeZero(), "there is no pod")
+	g.Expect(at(0, assess.Pods{"x": pod})).To(Equal(proof))
+	g.Expect(at(time.Second, assess.Pods{"x": fails})).To(BeZero(), "it is not ready")
+	g.Expect(at(2*time.Second, assess.Pods{"x": pod})).To(Equal(proof), "it begins again")
+	g.Expect(at(11*time.Second, assess.Pods{"x": pod})).To(Equal(time.Second))
+	old := readyPod()
+	old.UID = "1"
+	g.Expect(at(12*time.Second, assess.Pods{"x": old})).To(BeZero(), "the pod is the old one")
+	g.Expect(at(12*time.Second, assess.Pods{"x": pod})).To(Equal(proof))
+	g.Expect(r.nodes).To(HaveLen(1))
+	g.Expect(at(22*time.Second, assess.Pods{"x": pod})).To(BeZero())
+	g.Expect(r.nodes).To(BeEmpty())
+	r.nodes["a"] = reread{}
+	g.Expect(at(0, nil)).To(BeZero(), "nothing was replaced")
+	g.Expect(r.nodes).To(BeEmpty())
+}
+
+// What decides whether the pods of a node read a configuration again, and what is recorded of it.
+func TestRereadDecisions(t *testing.T) {
+	e := newRereadEnv(t, "1")
+	config := operand.NodePluginConfig{Source: "plugin/all", Digest: "next"}
+	broken, unread, other := config, config, config
+	broken.Broken, unread.Digest, other.Source = true, "", "plugin/other"
+	onDelete := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"}}
+	for name, test := range map[string]struct {
+		config     operand.NodePluginConfig
+		spec       v1.ClusterPolicySpec
+		annotation string
+		must       bool
+		// noted is the value of the annotation that is added, and removed that there is none any more.
+		noted   string
+		removed bool
+	}{
+		"another content":            {config: config, annotation: "plugin/all first", must: true},
+		"the same":                   {config: config, annotation: "plugin/all next"},
+		"a broken one":               {config: broken, annotation: "plugin/all first"},
+		"one that was not read":      {config: unread, annotation: "plugin/all first"},
+		"another one":                {config: other, annotation: "plugin/all first", noted: "plugin/other next"},
+		"another one, not read":      {config: operand.NodePluginConfig{Source: "x"}, annotation: "plugin/all first"},
+		"the first":                  {config: config, noted: "plugin/all next"},
+		"with the strategy OnDelete": {config: config, spec: onDelete, annotation: "plugin/all first"},
+		"none any more":              {annotation: "plugin/all first", removed: true},
+		"none":                       {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := e.scope(func(s *scope) {
+				s.node.Annotations = map[string]string{labels.PluginConfigRead: test.annotation}
+				if test.annotation == "" {
+					s.node.Annotations = nil
+				}
+				s.plans(plan.NodePlan{PluginConfigRead: test.config, Spec: effective.Of(test.spec)})
+			})
+			g.Expect(s.mustReread(test.config, s.readRecord())).To(Equal(test.must))
+			notes, want := map[string]*string{}, map[string]*string{}
+			if s.recordPluginConfig(notes); test.noted != "" {
+				want[labels.PluginConfigRead] = &test.noted
+			}
+			if test.removed {
+				want[labels.PluginConfigRead] = nil
+			}
+			g.Expect(notes).To(Equal(want))
+		})
+	}
+	g := NewWithT(t)
+	for digest, all := range map[string]bool{"x": true, "y": false} {
+		g.Expect(rereadTurn{nodes: 4, read: map[string]int{"x": 1, "z": 2}}.haveRead(digest, "z")).To(Equal(all))
+	}
+	g.Expect(rereadTurn{nodes: 1}.haveRead("x", "y")).To(BeFalse(), "there is no other node")
+}
+
+// Pods are down for the configuration if what comes before them works.
+func TestReadersThatAreDown(t *testing.T) {
+	e := newEnv(t)
+	failed, starting := readyPod(), readyPod()
+	failed.Status.Phase, starting.Status.Conditions[0].Status = corev1.PodFailed, corev1.ConditionFalse
+	for name, test := range map[string]struct {
+		stage       v1.Stage
+		kubelet     corev1.ConditionStatus
+		pod         *corev1.Pod
+		down, fails bool
+	}{
+		"ready":           {v1.StageDevicePlugin, corev1.ConditionTrue, readyPod(), false, false},
+		"starting":        {v1.StageDevicePlugin, corev1.ConditionTrue, starting, true, false},
+		"failed":          {v1.StageValidated, corev1.ConditionTrue, failed, true, true},
+		"waiting":         {v1.StageToolkit, corev1.ConditionTrue, failed, false, true},
+		"without kubelet": {v1.StageDevicePlugin, corev1.ConditionUnknown, failed, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, pods := NewWithT(t), assess.Pods{"ready": readyPod(), "x": test.pod}
+			s := e.scope(func(s *scope) {
+				s.entry.Latest.Stage, s.node.Status.Conditions = test.stage, readyCondition(test.kubelet, now)
+			})
+			g.Expect(s.areDown(pods)).To(Equal(test.down))
+			g.Expect(s.fails(pods)).To(Equal(test.fails))
+		})
+	}
+}
+
+// A node holds its configuration back from others that have not read it, if as many are down as may be. After a start
+// of the operator its record says so.
+func TestHeldConfigOfANode(t *testing.T) {
+	const source = "plugin/all"
+	read := fleet.Entry{ReadDigest: "d", BasisVersion: 1}
+	read.Facts = nodeinfo.Facts{HasGPU: true}
+	read.Planned = &fleet.PlannedNode{NodePlan: plan.NodePlan{PluginConfigRead: operand.NodePluginConfig{Source: source}}}
+	unread, down := read, read
+	unread.ReadDigest, down.ReadersDown = "c", true
+	unassessed := unread
+	unassessed.BasisVersion = 0
+	works := readRecord{source: source, digest: "d"}
+	wasDown, another := works, works
+	wasDown.wasDown, another.digest = true, "c"
+	for name, test := range map[string]struct {
+		others        []fleet.Entry
+		record        readRecord
+		works, starts bool
+		without       bool
+		limit         string
+		recorded      string
+		want          string
+		recheck       time.Duration
+	}{
+		"others wait":              {others: []fleet.Entry{unread, read}, record: works, want: source},
+		"no other":                 {record: works},
+		"none waits":               {others: []fleet.Entry{read, read}, record: works},
+		"it works":                 {others: []fleet.Entry{unread}, record: works, works: true},
+		"no configuration":         {others: []fleet.Entry{unread}, record: works, without: true},
+		"it has not read it":       {others: []fleet.Entry{unread}, record: another},
+		"it was down before":       {others: []fleet.Entry{unread}, record: wasDown},
+		"two may be down":          {others: []fleet.Entry{unread, read}, record: works, limit: "2"},
+		"two may be down, and are": {others: []fleet.Entry{unread, down}, record: works, limit: "2", want: source},
+		"some are not assessed":    {others: []fleet.Entry{unassessed}, record: works},
+		"some are not assessed, with a record": {
+			others: []fleet.Entry{unassessed}, record: works, recorded: source, want: source, recheck: time.Second,
+		},
+		"a start": {others: []fleet.Entry{unread}, record: works, works: true, starts: true},
+		"a start, with a record": {
+			others: []fleet.Entry{unread}, record: works, works: true, starts: true, recorded: source, want: source,
+			recheck: time.Second,
+		},
+		"a start, with another record": {others: []fleet.Entry{unread}, record: works, starts: true, recorded: "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := &scope{
+				Reconciler: New(Options{Fleet: fleet.New(), Timing: DefaultTiming()}),
+				node:       &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, basis: &fleet.Basis{},
+			}
+			for i, other := range test.others {
+				other.Facts.Name = strconv.Itoa(i)
+				s.Fleet.Set(&other)
+			}
+			s.node.Annotations = map[string]string{labels.PluginConfigRead: *test.record.annotation()}
+			if test.recorded != "" {
+				s.node.Annotations[labels.ReportRecord] = `{"heldConfig":"` + test.recorded + `"}`
+			}
+			s.entry.ReadersDown = !test.works
+			if !test.starts {
+				s.entry.Latest.Stage = v1.StageDevicePlugin
+			}
+			planned := plan.NodePlan{PluginConfigRead: operand.NodePluginConfig{Source: source, Digest: "d"}}
+			if test.without {
+				planned.PluginConfigRead = operand.NodePluginConfig{}
+			}
+			spec := v1.ClusterPolicySpec{}
+			if test.limit != "" {
+				limit := intstr.Parse(test.limit)
+				spec.DaemonSets = &v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: &limit}}
+			}
+			planned.Spec = effective.Of(spec)
+			held, recheck := s.plans(planned).heldConfig()
+			g.Expect(held).To(Equal(test.want))
+			g.Expect(recheck).To(Equal(test.recheck))
+		})
+	}
+}
+
+// Nothing is replaced during a back-off, no pod twice, and each call that fails is an error.
+func TestRereadsThatFail(t *testing.T) {
+	refused := errors.New("refused")
+	reads := func(e *rereadEnv) string { return e.node().Annotations[labels.PluginConfigRead] }
+	e := newRereadEnv(t, "1")
+	e.configure("next")
+	entry := *e.fleet.Get("a")
+	entry.Writes.RetryAt = now.Add(time.Minute)
+	e.fleet.Set(&entry)
+	e.Expect(e.reconcileAfter(0)).To(Equal(time.Minute))
+	e.Expect(e.replace(true)).To(BeEmpty())
+	e.Expect(reads(e)).To(Equal("plugin/all first"))
+
+	e.fails = map[string]error{"delete": refused}
+	_, err := e.reconcileAfter(time.Minute)
+	e.Expect(err).To(MatchError(MatchRegexp(`^deleting pod \S+-a: refused$`)))
+	e.Expect(reads(e)).To(Equal("plugin/all first"))
+	e.fails, e.patchErr = nil, refused
+	_, err = e.reconcileAfter(time.Minute)
+	e.Expect(err).To(MatchError("patching labels of node a: refused"))
+	e.Expect(e.fleet.Get("a").ReadDigest).To(Equal("first"))
+	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
+
+	// Pods that end already are not deleted again.
+	e = newRereadEnv(t, "1")
+	pods := &corev1.PodList{}
+	e.Expect(e.client.List(t.Context(), pods)).To(Succeed())
+	for i := range pods.Items {
+		pods.Items[i].Finalizers = []string{"example.com/x"}
+		e.Expect(e.client.Update(t.Context(), &pods.Items[i])).To(Succeed())
+		e.Expect(e.client.Delete(t.Context(), &pods.Items[i])).To(Succeed())
+	}
+	e.configure("next")
+	e.fails = map[string]error{"delete": refused}
+	_, err = e.reconcileAfter(time.Second)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(reads(e)).To(Equal("plugin/all next"))
+	e.Expect(e.fleet.Get("a").ReadDigest).To(Equal("next"))
+}
+
+// A pod that is gone, or in whose place there is another, is deleted. No other one is.
+func TestDeletingAPod(t *testing.T) {
+	pods := corev1.Resource("pods")
+	for want, answer := range map[string]error{
+		"": nil, "gone": apierrors.NewNotFound(pods, "x"), "another": apierrors.NewConflict(pods, "x", errors.New("uid")),
+		"deleting pod x: refused": errors.New("refused"),
+	} {
+		g := NewWithT(t)
+		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			Delete: func(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				g.Expect(client.ObjectKeyFromObject(object)).To(Equal(client.ObjectKey{Namespace: "n", Name: "x"}))
+				g.Expect(options).To(ConsistOf(client.Preconditions{UID: new(types.UID("u"))}))
+				return answer
+			},
+		}).Build()
+		s := &scope{Reconciler: &Reconciler{Options: Options{Client: c, Timing: DefaultTiming()}}}
+		err := s.deletePod(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "x", UID: "u"}})
+		if strings.HasPrefix(want, "deleting") {
+			g.Expect(err).To(MatchError(want))
+		} else {
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
 }

@@ -107,6 +107,9 @@ func TestTaintAction(t *testing.T) {
 		"starting in the same boot":   {latest: verdict(readiness.Progressing, ""), readyBoot: "one", boot: "one"},
 		"starting in an unknown boot": {latest: verdict(readiness.Progressing, ""), readyBoot: "one"},
 		"starting for the first time": {latest: verdict(readiness.Progressing, ""), boot: "one"},
+		"the kubelet is not ready": {
+			onFailure: v1.OnFailureTaint, latest: verdict(readiness.Failed, v1.ReasonNodeNotReady), since: time.Hour,
+		},
 		"the kubelet does not respond": {
 			onFailure: v1.OnFailureTaint,
 			latest:    verdict(readiness.Failed, v1.ReasonNodeUnreachable),
@@ -242,4 +245,98 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	_, err := write(stale, startuptaint.Remove)
 	g.Expect(err).To(Satisfy(apierrors.IsConflict), "a list that has changed since is not overwritten")
 	g.Expect(read("b").Spec.Taints).To(Equal([]corev1.Taint{notReady, team}))
+}
+
+// The boot is recorded while the GPUs can be used, where a taint is to come back or refused pods are to be deleted.
+func TestRecordedBoots(t *testing.T) {
+	cleans := v1.NodeStartupSpec{CleanFailedPods: new(true)}
+	restores, none := startupSpec(v1.OnFailureReport), v1.NodeStartupSpec{CleanFailedPods: new(false)}
+	restores.CleanFailedPods = new(false)
+	for name, test := range map[string]struct {
+		spec     v1.NodeStartupSpec
+		action   startuptaint.Action
+		recorded string
+		boot     string
+		want     string
+	}{
+		"usable":                         {restores, startuptaint.Remove, "one", "two", "two"},
+		"usable, of an unknown boot":     {restores, startuptaint.Remove, "one", "", "one"},
+		"usable, to delete refused pods": {cleans, startuptaint.Remove, "one", "two", "two"},
+		"usable, without a use":          {none, startuptaint.Remove, "one", "two", ""},
+		"not usable":                     {restores, startuptaint.Keep, "one", "two", "one"},
+		"excluded":                       {restores, startuptaint.Release, "one", "two", ""},
+	} {
+		s := &scope{node: &corev1.Node{}}
+		s.node.Annotations = map[string]string{labels.ReadyBoot: test.recorded}
+		s.node.Status.NodeInfo.BootID = test.boot
+		NewWithT(t).Expect(s.readyBoot(test.spec, test.action)).To(Equal(test.want), name)
+	}
+}
+
+// An annotation is changed if the node has another value.
+func TestNotes(t *testing.T) {
+	for _, test := range []struct {
+		has  map[string]string
+		want string
+		note map[string]*string
+	}{
+		{nil, "", map[string]*string{}},
+		{nil, "x", map[string]*string{"k": new("x")}},
+		{map[string]string{"k": "x"}, "x", map[string]*string{}},
+		{map[string]string{"k": "y"}, "x", map[string]*string{"k": new("x")}},
+		{map[string]string{"k": "y"}, "", map[string]*string{"k": nil}},
+	} {
+		notes := map[string]*string{}
+		note(notes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: test.has}}, "k", test.want)
+		NewWithT(t).Expect(notes).To(Equal(test.note))
+	}
+	patch := taintPatch(&corev1.Node{}, nil, nil)
+	NewWithT(t).Expect(patch["metadata"]).To(Equal(map[string]any{"resourceVersion": ""}), "without annotations")
+}
+
+// Taints are changed as the assessment says, with the boot that is recorded, and again when time alone changes that.
+func TestTaintsFollowTheAssessment(t *testing.T) {
+	failed := assess.Assessment{Since: now.Add(-time.Minute)}
+	failed.State, failed.Reason = readiness.Failed, "CrashLoopBackOff"
+	lasting := failed
+	lasting.Since = now.Add(-time.Hour)
+	for name, test := range map[string]struct {
+		latest assess.Assessment
+		fails  error
+		paused bool
+		taints []corev1.Taint
+		notes  map[string]string
+		writes int
+		again  time.Duration
+	}{
+		"failed recently": {latest: failed, again: time.Minute},
+		"failed for long": {
+			latest: lasting, taints: []corev1.Taint{notReady}, writes: 1,
+			notes: map[string]string{labels.StartupTaints: notReady.Key + ":NoSchedule"},
+		},
+		"failed for long, while paused": {latest: lasting, paused: true},
+		"usable": {
+			latest: assess.Assessment{Usable: true}, notes: map[string]string{labels.ReadyBoot: "one"}, writes: 1,
+		},
+		"with an error": {latest: lasting, fails: errors.New("refused"), writes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			spec := startupSpec(v1.OnFailureTaint)
+			spec.CleanFailedPods = new(false)
+			e.spec.Paused = &test.paused
+			e.publish()
+			s := e.scope(func(s *scope) { s.entry.Latest, s.node.Status.NodeInfo.BootID = test.latest, "one" })
+			e.patchErr = test.fails
+			if err := s.updateTaints(t.Context(), spec); test.fails != nil {
+				e.Expect(err).To(MatchError("patching taints of node a: refused"))
+			} else {
+				e.Expect(err).NotTo(HaveOccurred())
+			}
+			e.Expect(s.requeueAfter).To(Equal(test.again))
+			e.Expect(e.writes).To(Equal(test.writes))
+			e.Expect(e.node().Spec.Taints).To(Equal(test.taints))
+			e.Expect(e.node().Annotations).To(Equal(test.notes))
+		})
+	}
 }

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -197,50 +196,6 @@ var _ = Describe("The controller in a manager", Ordered, func() {
 		b.remove(ctx)
 		Eventually(m.fleet.Names).WithContext(ctx).Should(ConsistOf(a.name))
 	})
-})
-
-// brokenManager is a manager whose parts fail. added counts calls of Add, of which number fails is rejected.
-type brokenManager struct {
-	manager.Manager
-	indexing, adding error
-	added, fails     int
-}
-
-func (b *brokenManager) GetFieldIndexer() client.FieldIndexer {
-	if b.indexing == nil {
-		return b.Manager.GetFieldIndexer()
-	}
-	return b
-}
-
-func (b *brokenManager) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
-	return b.indexing
-}
-
-func (b *brokenManager) Add(manager.Runnable) error {
-	if b.added++; b.added != b.fails {
-		return nil
-	}
-	return b.adding
-}
-
-var _ = Describe("A controller that cannot be set up", func() {
-	setUp := func(ctx context.Context, change func(*brokenManager)) error {
-		b := &brokenManager{Manager: newManager()}
-		change(b)
-		return node.New(node.Options{Fleet: fleet.New(), Clock: clock.RealClock{}, Timing: node.DefaultTiming()}).
-			SetupWithManager(ctx, b)
-	}
-	failure := errors.New("broken")
-
-	It("is an error if pods cannot be indexed by their node", func(ctx SpecContext) {
-		Expect(setUp(ctx, func(*brokenManager) {})).To(Succeed())
-		Expect(setUp(ctx, func(b *brokenManager) { b.indexing = failure })).To(MatchError(failure))
-	})
-
-	DescribeTable("is an error if the manager rejects", func(ctx SpecContext, which int) {
-		Expect(setUp(ctx, func(b *brokenManager) { b.adding, b.fails = failure, which })).To(MatchError(failure))
-	}, Entry("the runnable that hydrates the fleet", 1), Entry("the controller", 2))
 })
 
 var _ = Describe("A fleet after a start", func() {
