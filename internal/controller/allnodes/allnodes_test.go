@@ -100,11 +100,16 @@ func TestHold(t *testing.T) {
 		requeued time.Duration
 		left     freshness.Writes
 	}{
-		"assessed":           {basis: decided, entry: &fleet.Entry{BasisVersion: 2}},
-		"not assessed":       {basis: decided, entry: &fleet.Entry{BasisVersion: 1}, wrote: "5", held: true, left: freshness.Writes{"a": "5"}},
-		"no policy":          {basis: &fleet.Basis{Version: 2}, entry: &fleet.Entry{BasisVersion: 1}},
-		"not managed":        {basis: decided},
-		"not managed, stale": {basis: decided, wrote: "7", held: true, requeued: time.Second, left: freshness.Writes{"a": "7"}},
+		"assessed": {basis: decided, entry: &fleet.Entry{BasisVersion: 2}},
+		"not assessed": {
+			basis: decided, entry: &fleet.Entry{BasisVersion: 1}, wrote: "5", held: true,
+			left: freshness.Writes{"a": "5"},
+		},
+		"no policy":   {basis: &fleet.Basis{Version: 2}, entry: &fleet.Entry{BasisVersion: 1}},
+		"not managed": {basis: decided},
+		"not managed, stale": {
+			basis: decided, wrote: "7", held: true, requeued: time.Second, left: freshness.Writes{"a": "7"},
+		},
 		"its write was read": {basis: decided, wrote: "5"},
 		"in its back-off":    {basis: decided, backoff: 3 * time.Second, held: true, requeued: 3 * time.Second},
 		"stale, in a back-off": {

@@ -1,13 +1,14 @@
 package clusterpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
-	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,6 +69,8 @@ var allCalls, failedCalls = &callSet{}, &callSet{}
 
 // callRecorder records the calls of a Reconciler, and makes some of them fail.
 type callRecorder struct {
+	// server is a fake API server; nil for that of the suite, whose operations are recorded for all specs.
+	server   client.WithWatch
 	mu       sync.Mutex
 	recorded []call
 	handler  func(context.Context, call) error
@@ -76,7 +79,9 @@ type callRecorder struct {
 // record records a call, and returns the error of the handler.
 func (c *callRecorder) record(ctx context.Context, op, name string) error {
 	current := call{op: op, name: name}
-	allCalls.add(op)
+	if c.server == nil {
+		allCalls.add(op)
+	}
 	c.mu.Lock()
 	c.recorded = append(c.recorded, current)
 	handler := c.handler
@@ -85,7 +90,7 @@ func (c *callRecorder) record(ctx context.Context, op, name string) error {
 		return nil
 	}
 	err := handler(ctx, current)
-	if err != nil {
+	if err != nil && c.server == nil {
 		failedCalls.add(op)
 	}
 	return err
@@ -147,7 +152,7 @@ func (c *callRecorder) takeWrites() []string {
 // client returns a client whose reads are recorded with this prefix. If cached, it returns only the operator's own
 // objects, as the manager's cache does.
 func (c *callRecorder) client(reads string, cached bool) client.WithWatch {
-	intercepted := interceptor.NewClient(admin, c.interceptWrites())
+	intercepted := interceptor.NewClient(cmp.Or(c.server, admin), c.interceptWrites())
 	return interceptor.NewClient(intercepted, interceptor.Funcs{
 		Get: func(
 			ctx context.Context, next client.WithWatch, key client.ObjectKey, object client.Object,
@@ -200,7 +205,9 @@ func (c *callRecorder) interceptWrites() interceptor.Funcs {
 				client.Object
 				runtime.ApplyConfiguration
 			})
-			Expect(is).To(BeTrue(), "%T", object)
+			if !is {
+				return fmt.Errorf("%T is no object", object)
+			}
 			if err := c.record(ctx, "apply "+applied.GetObjectKind().GroupVersionKind().Kind, applied.GetName()); err != nil {
 				return err
 			}
@@ -224,6 +231,17 @@ func (c *callRecorder) interceptWrites() interceptor.Funcs {
 			}
 			return next.Delete(ctx, object, options...)
 		},
+		SubResourcePatch: func(
+			ctx context.Context, next client.Client, resource string, object client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption,
+		) error {
+			if c.server != nil {
+				if err := c.record(ctx, "patch "+resource+" "+kindOf(object), object.GetName()); err != nil {
+					return err
+				}
+			}
+			return next.SubResource(resource).Patch(ctx, object, patch, options...)
+		},
 		SubResourceUpdate: func(
 			ctx context.Context, next client.Client, resource string, object client.Object,
 			options ...client.SubResourceUpdateOption,
@@ -239,7 +257,7 @@ func (c *callRecorder) interceptWrites() interceptor.Funcs {
 // kindOf returns the kind of an object, or of the items of a list.
 func kindOf(object runtime.Object) string {
 	gvk, err := apiutil.GVKForObject(object, scheme)
-	Expect(err).NotTo(HaveOccurred())
+	must(err)
 	return strings.TrimSuffix(gvk.Kind, "List")
 }
 

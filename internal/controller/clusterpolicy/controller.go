@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -192,10 +191,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range observe.ReferenceKinds() {
 		b = b.WatchesRawSource(source.Kind(r.References, kind, r.debounced(), observe.ContentChanges()))
 	}
-	return b.WithOptions(controller.Options{
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-			r.Timing.FirstRetry, r.Timing.LastRetry),
-	}).Complete(r)
+	return b.WithOptions(controller.Options{RateLimiter: r.Timing.rateLimiter()}).Complete(r)
 }
 
 // debounced enqueues a pass for any event, after the debounce time.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -37,6 +38,7 @@ import (
 const (
 	pluginName   = "nvidia-device-plugin-daemonset"
 	driverName   = "nvidia-driver-daemonset"
+	toolkitName  = "nvidia-container-toolkit-daemonset"
 	exporterName = "nvidia-dcgm-exporter"
 	clientsName  = "default-gpu-clients"
 )
@@ -60,49 +62,23 @@ type testEnv struct {
 // hydrated.
 func newEnv(nodes ...*corev1.Node) *testEnv {
 	GinkgoHelper()
-	catalogue, err := operands.Catalogue()
-	Expect(err).NotTo(HaveOccurred())
 	env := &testEnv{
 		callRecorder: &callRecorder{},
 		clock:        clocktesting.NewFakeClock(time.Now().Truncate(time.Second)),
 		fleet:        fleet.New(),
 		nodes:        nodes,
 	}
-	c, live := env.client("cached", true), env.client("live", false)
+	options := env.options(true, env.clock, env.fleet)
 	mapper := mapper()
 	mapper.calls = env.callRecorder
 	toolkit := observe.NewDriverToolkit(&recordingCache{images, env.callRecorder, "image"}, mapper, env.clock)
 	start(toolkit)
-	driverStatus := statuswriter.NewDriverWriter(c, env.clock, statuswriter.DefaultTiming())
-	drivers := observe.NewNVIDIADrivers(kindsCache, mapper, env.clock, driverStatus.Wrote)
+	drivers := observe.NewNVIDIADrivers(kindsCache, mapper, env.clock, options.DriverStatus.Wrote)
 	start(drivers)
-	timing := apply.DefaultTiming()
-	// The machine that runs the suite may be slow.
-	timing.RoundTimeout = time.Minute
-	recorder := events.NewRecorder(c, env.clock, func(string) {})
-	env.reconciler = New(Options{
-		Client:         c,
-		Live:           live,
-		Applier:        apply.New(c, live, env.clock, timing),
-		Status:         statuswriter.New(c, env.clock, recorder, catalogue, statuswriter.DefaultTiming()),
-		Fleet:          env.fleet,
-		Catalogue:      catalogue,
-		Namespace:      namespace,
-		OperatorImage:  "example.com/gpu-operator:v1",
-		DriverToolkit:  toolkit,
-		OpenShift:      env.newOpenShift(),
-		CreateFailures: observe.NewCreateFailures(live, namespace, env.clock),
-		StartFailures:  observe.NewStartFailures(live, namespace, env.clock),
-		References:     &recordingCache{references, env.callRecorder, "reference"},
-		Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: live},
-		DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: live},
-		OptionalKinds:  env.newOptionalKinds(),
-		NVIDIADrivers:  drivers,
-		DriverStatus:   driverStatus,
-		Meter:          metrics.New(env.clock),
-		Clock:          env.clock,
-		Timing:         DefaultTiming(),
-	})
+	options.DriverToolkit, options.OpenShift = toolkit, env.newOpenShift()
+	options.References = &recordingCache{references, env.callRecorder, "reference"}
+	options.OptionalKinds, options.NVIDIADrivers = env.newOptionalKinds(), drivers
+	env.reconciler = New(options)
 	if len(nodes) > 0 {
 		env.hydrate()
 	}
@@ -116,6 +92,33 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		cleanUp(ctx)
 	})
 	return env
+}
+
+func allOperands() operand.Catalogue {
+	catalogue, err := operands.Catalogue()
+	must(err)
+	return catalogue
+}
+
+// options returns the Options of a Reconciler whose calls are recorded, without those that watch kinds.
+func (c *callRecorder) options(cached bool, clk clock.PassiveClock, of *fleet.Fleet) Options {
+	catalogue := allOperands()
+	written, live := c.client("cached", cached), c.client("live", false)
+	timing := apply.DefaultTiming()
+	// The machine that runs the suite may be slow.
+	timing.RoundTimeout = time.Minute
+	recorder := events.NewRecorder(written, clk, func(string) {})
+	return Options{
+		Client: written, Live: live, Applier: apply.New(written, live, clk, timing),
+		Status: statuswriter.New(written, clk, recorder, catalogue, statuswriter.DefaultTiming()),
+		Fleet:  of, Catalogue: catalogue, Namespace: namespace, OperatorImage: "example.com/gpu-operator:v1",
+		CreateFailures: observe.NewCreateFailures(live, namespace, clk),
+		StartFailures:  observe.NewStartFailures(live, namespace, clk),
+		Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: written, Live: live},
+		DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: written, Live: live},
+		DriverStatus:   statuswriter.NewDriverWriter(written, clk, statuswriter.DefaultTiming()),
+		Meter:          metrics.New(clk), Clock: clk, Timing: DefaultTiming(),
+	}
 }
 
 // hydrate adds the nodes to the fleet, not assessed yet.

@@ -2,15 +2,21 @@ package clusterpolicy
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -225,4 +231,130 @@ func TestTheSchemaIsRecheckedBeforeAWrite(t *testing.T) {
 			g.Expect(s.err).NotTo(HaveOccurred())
 		})
 	}
+}
+
+// A finding is reported once for each policy: in an Event, and in the status where a write loses no field.
+func TestReportsOfTheOtherOperator(t *testing.T) {
+	found := &otheroperator.Finding{Key: "pod", Message: "Pod a runs NVIDIA's operator"}
+	const written = "update status ClusterPolicy policy"
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "policy")
+	for name, test := range map[string]struct {
+		before       string
+		prepare      func(*unitEnv, *scope)
+		fails        string
+		err          error
+		events       int
+		writes       []string
+		wait         time.Duration
+		want         string
+		noteDeletion bool
+	}{
+		"the first":      {events: 1, writes: []string{written}, want: "pod policy"},
+		"the same":       {before: "pod policy", writes: []string{written}, want: "pod policy"},
+		"another policy": {before: "pod other", events: 1, writes: []string{written}, want: "pod policy"},
+		"no policy":      {prepare: func(_ *unitEnv, s *scope) { s.policy = nil }, want: "pod"},
+		"missing fields": {
+			prepare: func(_ *unitEnv, s *scope) { s.missingFields = []string{"spec.a"} }, events: 1, want: "pod policy",
+		},
+		"a deleted policy": {
+			prepare: func(_ *unitEnv, s *scope) { s.noteDeleted(notFound) }, events: 1, wait: 5 * time.Second,
+			want: "pod policy", noteDeletion: true,
+		},
+		"another CRD": {prepare: func(u *unitEnv, _ *scope) {
+			definition, live := crdWithout("", "global"), crdWithout("", "")
+			u.Expect(u.get(live)).To(Succeed())
+			definition.SetResourceVersion(live.GetResourceVersion())
+			u.Expect(u.server.Update(u.context(), definition)).To(Succeed())
+		}, events: 1, want: "pod policy"},
+		"a CRD that is unread": {fails: "live get CustomResourceDefinition", err: errInjected, events: 1, want: "pod policy"},
+		"a failed write": {
+			fails: "update status ClusterPolicy", err: errInjected, events: 1, writes: []string{written}, want: "pod policy",
+		},
+		"a policy that is gone": {
+			fails: "update status ClusterPolicy", err: notFound, events: 1, writes: []string{written}, want: "pod policy",
+			noteDeletion: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUnit(t, policyOf(v1.ClusterPolicySpec{}, 1))
+			s := u.scope()
+			u.Expect(u.get(s.policy)).To(Succeed())
+			s.compareSchema(u.context())
+			u.otherOperator = test.before
+			if test.prepare != nil {
+				test.prepare(u, s)
+			}
+			u.takeCalls()
+			u.onCall(func(_ context.Context, c call) error {
+				if c.op == test.fails {
+					return test.err
+				}
+				return nil
+			})
+			s.reportOther(u.context(), found)
+			u.Expect(slices.DeleteFunc(u.takeWrites(), func(write string) bool {
+				return strings.HasPrefix(write, "create Event ")
+			})).To(ConsistOf(test.writes))
+			u.Expect(u.events()).To(ConsistOf(slices.Repeat(
+				[]string{"Warning OtherOperatorRunning: " + found.Message}, test.events)))
+			u.Expect(u.otherOperator).To(Equal(test.want))
+			u.Expect(s.requeueDelay).To(Equal(test.wait))
+			u.Expect(u.logged).To(HaveLen(map[bool]int{true: 1}[test.before != test.want]))
+			u.Expect(s.err == nil).To(Equal(test.err == nil), "%v", s.err)
+			u.Expect(errors.Is(s.err, test.err)).To(BeTrue(), "%v", s.err)
+			u.Expect(u.deletedPolicy.until.IsZero()).To(Equal(!test.noteDeletion))
+			if test.err == nil && test.writes != nil {
+				u.Expect(u.get(s.policy)).To(Succeed())
+				u.Expect(condition(s.policy, v1.ConditionOtherOperatorRunning)).To(Equal("True OtherOperatorRunning"))
+				u.Expect(message(s.policy, v1.ConditionOtherOperatorRunning)).To(Equal(found.Message))
+			}
+		})
+	}
+}
+
+// allowed answers that every account may write.
+type allowed struct{}
+
+func (allowed) Create(
+	_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
+) (*authorizationv1.SubjectAccessReview, error) {
+	review.Status.Allowed = true
+	return review, nil
+}
+
+// While NVIDIA's operator is at work, nodes and objects stay as they are. What it leaves is looked for
+// again afterwards.
+func TestAPassBesideTheOtherOperator(t *testing.T) {
+	u := newUnit(t, policyOf(v1.ClusterPolicySpec{}, 1))
+	u.hydrate(gpuNode("a"))
+	u.OtherOperator = otheroperator.New(otheroperator.Options{
+		Live: u.Live, Reviews: allowed{}, Clock: u.clock, Namespace: namespace, OwnVariable: "OPERATOR_IMAGE",
+		Timing: otheroperator.DefaultTiming(),
+	})
+	u.failOnce("cached list DaemonSet", 1)
+	_, err := u.pass()
+	u.Expect(err).To(MatchError(errInjected))
+	u.Expect(u.takeWrites()).To(BeEmpty())
+	u.Expect(u.Fleet.Basis()).To(BeNil())
+	u.Expect(u.metrics()).To(And(HaveKeyWithValue("frozen", 0.0), HaveKeyWithValue("reconciliation_status", -2.0)))
+	u.Expect(u.pass()).To(Equal(2 * time.Second))
+	u.Expect(u.Fleet.Basis().Decisions).NotTo(BeNil())
+
+	u.driversTakenOver = true
+	plugin := &appsv1.DaemonSet{ObjectMeta: namespaced(pluginName)}
+	u.Expect(u.get(plugin)).To(Succeed())
+	plugin.UID, plugin.Annotations[labels.NVIDIAHash] = "plugin", "1"
+	u.Expect(u.server.Update(u.context(), plugin)).To(Succeed())
+	u.takeCalls()
+	u.Expect(u.pass()).To(Equal(10 * time.Minute))
+	u.Expect(u.takeWrites()).To(ConsistOf(HavePrefix("create Event policy."), "update status ClusterPolicy policy"))
+	u.Expect(u.Fleet.Basis()).To(And(HaveField("KeepNodes", true), HaveField("Decisions", BeNil())))
+	u.Expect(u.driversTakenOver).To(BeFalse())
+	u.Expect(u.metrics()).To(And(HaveKeyWithValue("frozen", 1.0), HaveKeyWithValue("reconciliation_status", 0.0)))
+	u.Expect(u.otherOperator).NotTo(BeEmpty())
+	u.clock.Step(10 * time.Minute)
+	_, err = u.pass()
+	u.Expect(err).NotTo(HaveOccurred())
+	u.Expect(u.otherOperator).To(BeEmpty())
+	u.Expect(u.logged).To(ContainElement(ContainSubstring("No longer frozen: NVIDIA's operator is not at work")))
 }

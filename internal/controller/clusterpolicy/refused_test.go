@@ -42,6 +42,8 @@ func TestRefusedDaemonSetsNameFieldsOfTheSpec(t *testing.T) {
 			field.Invalid(field.NewPath("spec", "template", "spec", "securityContext", "sysctls").Index(0), "x", "no"),
 			field.Invalid(field.NewPath("spec", "template", "spec", "priorityClassName"), "x", "no"),
 		}))
+	bare := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}
+	vague := apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("DaemonSet").GroupKind(), "a", nil)
 	const all = "spec.daemonsets.podSecurityContext, spec.daemonsets.priorityClassName: "
 	own := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.NodePool: "a"}}}
 	for name, test := range map[string]struct {
@@ -55,6 +57,8 @@ func TestRefusedDaemonSetsNameFieldsOfTheSpec(t *testing.T) {
 			"spec.nodePools[].driver.priorityClassName: " + refused.Error()},
 		"another object": {"dcgm-exporter", &corev1.Service{}, refused, refused.Error()},
 		"another error":  {"dcgm-exporter", &appsv1.DaemonSet{}, errInjected, errInjected.Error()},
+		"no details":     {"dcgm-exporter", &appsv1.DaemonSet{}, bare, bare.Error()},
+		"no causes":      {"dcgm-exporter", &appsv1.DaemonSet{}, vague, vague.Error()},
 	} {
 		for i := range p.Steps {
 			if o := &p.Steps[i].Operand; o.Name == test.operand {
@@ -63,6 +67,21 @@ func TestRefusedDaemonSetsNameFieldsOfTheSpec(t *testing.T) {
 					t.Errorf("%s: got  %v\nwant %s", name, got, test.want)
 				}
 			}
+		}
+	}
+}
+
+// The fields of an input belong to the policy, to a node pool or to an NVIDIADriver object.
+func TestWhatHasTheFields(t *testing.T) {
+	drivers := []operand.NVIDIADriver{{Name: "one", Pool: "pool-one"}, {Name: "two", Pool: "pool-two"}}
+	for want, in := range map[string]operand.Input{
+		"":                   {},
+		"node pool a: ":      {NodePool: &v1.NodePoolSpec{Name: "a"}, NVIDIADrivers: drivers},
+		"NVIDIADriver two: ": {NodePool: &v1.NodePoolSpec{Name: "pool-two"}, OfNVIDIADriver: true, NVIDIADrivers: drivers},
+		"node pool b: ":      {NodePool: &v1.NodePoolSpec{Name: "b"}, OfNVIDIADriver: true, NVIDIADrivers: drivers},
+	} {
+		if got := ownerOf(in); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

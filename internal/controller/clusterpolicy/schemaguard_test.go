@@ -3,11 +3,13 @@ package clusterpolicy
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,14 +27,21 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 )
 
+// parsedCRD is the CRD of this release. To parse it takes longer than most tests.
+var parsedCRD = sync.OnceValue(func() (found map[string]any) {
+	must(yaml.Unmarshal(crd.ClusterPolicy, &found))
+	return found
+})
+
 // crdWithout returns the CRD of this release without a field of the spec or, for pools, of the status.
 func crdWithout(version, without string) *unstructured.Unstructured {
-	found := &unstructured.Unstructured{}
-	must(yaml.Unmarshal(crd.ClusterPolicy, &found.Object))
+	found := &unstructured.Unstructured{Object: parsedCRD()}
+	found = found.DeepCopy()
 	versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
 	must(err)
 	block := "spec"
@@ -486,4 +495,120 @@ func TestSinceWhenASpecDiffers(t *testing.T) {
 	g.Expect(pass(other, time.Minute)).To(Equal(time.Unix(1000, 0)))
 	g.Expect(pass(applied, 2*time.Minute)).To(BeZero())
 	g.Expect(pass(other, 3*time.Minute)).To(Equal(time.Unix(1180, 0)))
+}
+
+// While passes are frozen, nodes are served by the last decisions about the policy. A process that has made none keeps
+// their labels.
+func TestDecisionsThatAreKept(t *testing.T) {
+	decisions := decisionsOf(v1.ClusterPolicySpec{})
+	other := policyOf(v1.ClusterPolicySpec{}, 1)
+	other.UID = "other"
+	for name, test := range map[string]struct {
+		basis *fleet.Basis
+		kept  bool
+	}{
+		"none yet":       {},
+		"no policy":      {basis: &fleet.Basis{KeepNodes: true}},
+		"another policy": {basis: &fleet.Basis{Policy: other, Decisions: decisions}},
+		"the policy": {
+			basis: &fleet.Basis{Policy: policyOf(v1.ClusterPolicySpec{}, 1), Decisions: decisions}, kept: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUnit(t)
+			u.hydrate(gpuNode("a"))
+			if test.basis != nil {
+				u.Fleet.Publish(*test.basis, u.clock.Now())
+			}
+			s := u.scope()
+			s.snapshot.DaemonSets = map[string]*appsv1.DaemonSet{driverName: driverDaemonSet(driverName, false)}
+			s.keepDecisions(u.context())
+			u.Expect(s.basis).To(BeIdenticalTo(u.Fleet.Basis()))
+			if !test.kept {
+				u.Expect(*s.basis).To(And(HaveField("KeepNodes", true), HaveField("Decisions", BeNil()),
+					HaveField("Policy", BeNil())))
+				u.Expect(s.planned.Steps).To(BeEmpty())
+				return
+			}
+			u.Expect(*s.basis).To(And(HaveField("KeepNodes", false), HaveField("Decisions", BeIdenticalTo(decisions)),
+				HaveField("Policy.UID", policyUID), HaveField("Stack.DaemonSets", HaveKey(driverName))))
+			u.Expect(s.planned.Steps).NotTo(BeEmpty())
+		})
+	}
+}
+
+// A freeze is reported once for each policy and CRD, and its end is logged.
+func TestReportsOfAFreeze(t *testing.T) {
+	u := newUnit(t)
+	s := u.scope()
+	s.freeze(u.context())
+	u.Expect(u.events()).To(BeEmpty(), "the spec is not stable yet")
+	u.Expect(u.logged).To(BeEmpty())
+	s.unfreeze(u.context())
+	u.Expect(u.logged).To(BeEmpty())
+	s.missingFields, s.droppedFields = []string{"spec.a", "status.b"}, []string{"spec.a.c"}
+	for range 2 {
+		s.freeze(u.context())
+		u.Expect(u.events()).To(ConsistOf(HavePrefix("Warning CRDOutdated: ")))
+		u.Expect(u.events()[0]).To(And(ContainSubstring("spec.a"), ContainSubstring("spec.a.c"),
+			Not(ContainSubstring("status.b"))))
+		u.Expect(u.logged).To(ConsistOf(And(ContainSubstring("Frozen: applying no change"),
+			ContainSubstring(`"decided"=false`))))
+	}
+	s.policy.UID = "another"
+	s.freeze(u.context())
+	u.Expect(u.events()).To(HaveLen(2))
+	s.current = observe.SpecID{Generation: 1, Digest: "a"}
+	u.schemaGuard.since = u.clock.Now()
+	for range 2 {
+		s.unfreeze(u.context())
+		u.Expect(u.logged).To(HaveLen(3))
+		u.Expect(u.logged[2]).To(ContainSubstring("No longer frozen"))
+		u.Expect(u.schemaGuard.reported).To(BeEmpty())
+		u.Expect(u.schemaGuard.since).NotTo(BeZero(), "its spec is not recorded yet")
+	}
+}
+
+// The spec of the API server is adopted, without what a cache does not have, unless it is of another policy.
+func TestWhichLiveSpecIsAdopted(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1.ClusterPolicy)
+		want   bool
+	}{
+		"the policy":        {func(*v1.ClusterPolicy) {}, true},
+		"created again":     {func(p *v1.ClusterPolicy) { p.UID = "another" }, false},
+		"undecodable":       {func(p *v1.ClusterPolicy) { p.Annotations = map[string]string{undecodableMark: "a"} }, false},
+		"changed meanwhile": {func(p *v1.ClusterPolicy) { p.Generation, p.Spec = 3, mirrorSpec() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := policyOf(truncatedSpec(), 2)
+			test.change(live)
+			u := newUnit(t, live, specRecord(v1.ClusterPolicySpec{}, policyUID))
+			s := u.scope()
+			cached := s.policy
+			cached.Spec, cached.Generation = truncatedSpec(), 2
+			u.Expect(s.confirmSpec(u.context())).To(Equal(test.want))
+			if !test.want {
+				u.Expect(s.policy).To(BeIdenticalTo(cached))
+				return
+			}
+			u.Expect(s.policy.Spec).To(Equal(live.Spec))
+			u.Expect(s.policy.ManagedFields).To(BeEmpty())
+			u.Expect(s.all).To(ConsistOf(HaveField("Generation", live.Generation)))
+			current, err := observe.SpecIDOf(live)
+			u.Expect(err).NotTo(HaveOccurred())
+			u.Expect(s.current).To(Equal(current))
+		})
+	}
+	for op, text := range map[string]string{
+		"cached list Service": "listing Services", "live list ClusterPolicy": "listing ClusterPolicies",
+		"live get CustomResourceDefinition": "reading CustomResourceDefinition",
+	} {
+		u := newUnit(t, policyOf(truncatedSpec(), 2))
+		s := u.scope()
+		u.failOnce(op, 1)
+		complete, err := s.confirmSpec(u.context())
+		u.Expect(complete).To(BeFalse(), op)
+		u.Expect(err).To(And(MatchError(errInjected), MatchError(ContainSubstring(text))))
+	}
 }

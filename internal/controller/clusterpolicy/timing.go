@@ -1,6 +1,11 @@
 package clusterpolicy
 
-import "time"
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
 
 // Timing has the durations of the Reconciler; tests shorten them.
 type Timing struct {
@@ -41,4 +46,9 @@ func DefaultTiming() Timing {
 // debounce returns the debounce time for this number of nodes.
 func (t Timing) debounce(nodes int) time.Duration {
 	return min(t.Debounce+time.Duration(nodes)*t.DebouncePerNode, t.MaxDebounce)
+}
+
+// rateLimiter returns the back-off after failed passes.
+func (t Timing) rateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](t.FirstRetry, t.LastRetry)
 }
