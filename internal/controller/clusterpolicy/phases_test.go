@@ -189,7 +189,7 @@ func TestWhichObjectsArePruned(t *testing.T) {
 		MatchError(HavePrefix("deleting objects that are no longer needed: "))))
 	u.onCall(nil)
 	u.clock.Step(time.Minute)
-	u.takeCalls()
+	u.Expect(u.takeWrites()).To(Equal([]string{"delete ConfigMap applied-old"}))
 	u.Expect(prune()).To(Succeed())
 	u.Expect(u.takeWrites()).To(Equal([]string{"delete ConfigMap applied-old"}))
 }
