@@ -8,6 +8,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
@@ -41,6 +43,9 @@ type env struct {
 	listErr error
 	// read are the lists of pods that were read.
 	read []weak.Pointer[corev1.Pod]
+	// ctx is that of the steps; logged are the lines that they log.
+	ctx    context.Context
+	logged []string
 }
 
 func newEnv(t *testing.T) *env {
@@ -49,6 +54,9 @@ func newEnv(t *testing.T) *env {
 	e.client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			e.lists++
+			deadline, limited := ctx.Deadline()
+			e.Expect(limited).To(BeTrue())
+			e.Expect(time.Until(deadline)).To(BeNumerically("<=", DefaultTiming().Deadline))
 			if e.listErr != nil {
 				return e.listErr
 			}
@@ -59,6 +67,8 @@ func newEnv(t *testing.T) *env {
 			return err
 		},
 	}).Build()
+	e.ctx = log.IntoContext(t.Context(), funcr.New(func(_, line string) { e.logged = append(e.logged, line) },
+		funcr.Options{}))
 	e.watcher = New(Options{
 		Live: e.client, Fleet: e.fleet, Namespace: "gpu-operator", Clock: e.clock, Timing: DefaultTiming(),
 	})
@@ -77,7 +87,13 @@ func (e *env) step(after time.Duration) time.Duration {
 	selectors, err := neighbour.Selectors()
 	e.Expect(err).NotTo(HaveOccurred())
 	e.clock.Step(after)
-	return e.watcher.step(e.t.Context(), selectors)
+	return e.watcher.step(e.ctx, selectors)
+}
+
+// expectJittered expects the delay with up to a tenth added.
+func (e *env) expectJittered(got, want time.Duration) {
+	e.t.Helper()
+	e.Expect(got).To(And(BeNumerically(">=", want), BeNumerically("<=", want+want/10)))
 }
 
 func (e *env) plugin(node string) *corev1.Pod {
@@ -98,12 +114,12 @@ func TestLooksNowAndThen(t *testing.T) {
 	e.Expect(e.step(0)).To(Equal(2 * time.Second))
 	e.Expect(e.lists).To(BeZero())
 	e.joins()
-	e.step(2 * time.Second)
+	e.expectJittered(e.step(2*time.Second), time.Minute)
 	once := e.lists
 	e.Expect(once).To(And(BeNumerically(">", 1), BeNumerically("<", 8)), "one for each key of a label")
 	e.plugin("a")
 	for range 9 {
-		e.step(time.Minute)
+		e.Expect(e.step(time.Minute)).To(Equal(time.Minute), "the next check")
 	}
 	e.Expect(e.lists).To(Equal(once))
 	found, known := e.fleet.Neighbours("a")
@@ -113,6 +129,9 @@ func TestLooksNowAndThen(t *testing.T) {
 	e.Expect(e.lists).To(Equal(2 * once))
 	found, _ = e.fleet.Neighbours("a")
 	e.Expect(found).To(ConsistOf(neighbour.Neighbour{Kind: neighbour.DevicePlugin, Workload: "Pod kube-system/plugin-a"}))
+	e.Expect(DefaultTiming()).To(Equal(Timing{
+		Idle: 2 * time.Second, Interval: 10 * time.Minute, FoundInterval: time.Minute, Deadline: 10 * time.Second,
+	}))
 }
 
 // While a node reports its neighbours, their end is noticed within about a minute.
@@ -120,7 +139,7 @@ func TestLooksAgainWhileSomethingIsReported(t *testing.T) {
 	e := newEnv(t)
 	e.joins()
 	pod := e.plugin("a")
-	e.Expect(e.step(0)).To(BeNumerically("~", 63*time.Second, 3*time.Second))
+	e.expectJittered(e.step(0), time.Minute)
 	reported := assess.Assessment{}
 	reported.Reason = "DuplicateDevicePlugin"
 	entry := *e.fleet.Get("a")
@@ -166,26 +185,60 @@ func TestADRADriverThatIsUpdatedStays(t *testing.T) {
 	e.Expect(found()).To(BeEmpty(), "gone")
 }
 
+// What is kept of the last look is not part of this one, whatever else is on the node.
+func TestADRADriverAmongOthersGoes(t *testing.T) {
+	e := newEnv(t)
+	e.joins()
+	e.plugin("a")
+	for _, name := range []string{"one", "two"} {
+		e.running(name, "a", "dcgm-exporter", "dcgm-exporter")
+	}
+	driver := e.draDriver("a")
+	e.step(0)
+	e.Expect(e.client.Delete(t.Context(), driver)).To(Succeed())
+	for _, left := range []int{4, 3, 3} {
+		e.step(20 * time.Minute)
+		found, _ := e.fleet.Neighbours("a")
+		e.Expect(found).To(HaveLen(left))
+	}
+}
+
 // draDriver creates a pod of a DRA driver on the node.
 func (e *env) draDriver(node string) *corev1.Pod {
 	e.t.Helper()
+	return e.running("driver-"+node, node, "dra-driver-nvidia-gpu", "gpu-kubelet-plugin")
+}
+
+// running creates a pod with this label and program on the node.
+func (e *env) running(name, node, label, program string) *corev1.Pod {
+	e.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "dra", Name: "driver-" + node,
-			Labels: map[string]string{"app.kubernetes.io/name": "dra-driver-nvidia-gpu"},
+			Namespace: "dra", Name: name, Labels: map[string]string{"app.kubernetes.io/name": label},
 		},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Command: []string{"gpu-kubelet-plugin"}}}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Command: []string{program}}}},
 	}
 	e.Expect(e.client.Create(e.t.Context(), pod)).To(Succeed())
 	return pod
 }
 
-// What was found stays while the API server does not answer, which is tried again soon.
+// What was found stays while the API server does not answer, which is tried again soon. The first of several failures
+// is logged, but not that of a Watcher that is stopped.
 func TestFailedLooks(t *testing.T) {
 	e := newEnv(t)
 	e.joins()
 	e.listErr = errors.New("unavailable")
-	e.Expect(e.step(0)).To(BeNumerically("<", 2*time.Minute))
+	stopped, stop := context.WithCancel(e.ctx)
+	stop()
+	running := e.ctx
+	e.ctx = stopped
+	e.step(0)
+	e.Expect(e.logged).To(BeEmpty())
+	e.ctx, e.watcher.failed = running, false
+	for range 3 {
+		e.expectJittered(e.step(0), time.Minute)
+	}
+	e.Expect(e.logged).To(ConsistOf(MatchRegexp("Failed to look .*listing pods with .*: unavailable")))
 	_, known := e.fleet.Neighbours("a")
 	e.Expect(known).To(BeFalse())
 	e.listErr = nil
@@ -193,9 +246,10 @@ func TestFailedLooks(t *testing.T) {
 	e.step(time.Minute)
 	found, _ := e.fleet.Neighbours("a")
 	e.Expect(found).To(HaveLen(1))
+	e.Expect(e.logged).To(HaveLen(1), "nothing else is logged")
 	e.listErr = errors.New("unavailable")
 	e.step(20 * time.Minute)
-	e.Expect(e.watcher.failed).To(BeTrue())
+	e.Expect(e.logged).To(HaveLen(2), "a failure after a look")
 	found, _ = e.fleet.Neighbours("a")
 	e.Expect(found).To(HaveLen(1))
 }
