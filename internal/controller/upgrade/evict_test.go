@@ -13,7 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,7 +22,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/allnodes"
 	"github.com/clusterpolicy/gpu-operator/internal/kube/events"
-	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -149,43 +147,6 @@ func TestAllPodsOfAStepAreEvicted(t *testing.T) {
 	}
 }
 
-// A transition of a drain has an Event with its words, also the last one, which leaves no record.
-func TestEventsOfADrain(t *testing.T) {
-	granted := time.Unix(1000, 0).UTC()
-	record := &upgrade.Drain{State: upgrade.DrainUsers, Granted: granted}
-	node := &corev1.Node{}
-	node.Name, node.Annotations = "a", map[string]string{labels.MIGDrain: record.Encode()}
-	for name, test := range map[string]struct {
-		patch upgrade.LayoutPatch
-		want  string
-	}{
-		"a step":                  {upgrade.LayoutPatch{Drain: record, Event: "drained"}, "Normal GPUMIGDrain drained"},
-		"a failure":               {upgrade.LayoutPatch{Drain: record, Event: "no", Warning: true}, "Warning GPUMIGDrain no"},
-		"the end":                 {upgrade.LayoutPatch{Event: "it is over"}, "Normal GPUMIGDrain it is over"},
-		"a step without an Event": {upgrade.LayoutPatch{Drain: record}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			c := fake.NewClientBuilder().Build()
-			clock := clocktesting.NewFakePassiveClock(granted)
-			s := &scope{Reconciler: New(Options{
-				Client: c, Clock: clock, Events: events.NewRecorder(c, clock, func(string) {}), Timing: DefaultTiming(),
-			})}
-			s.recordDrainEvent(t.Context(), node, &test.patch)
-			found := &corev1.EventList{}
-			g.Expect(c.List(t.Context(), found)).To(Succeed())
-			if test.want == "" {
-				g.Expect(found.Items).To(BeEmpty())
-				return
-			}
-			g.Expect(found.Items).To(HaveLen(1))
-			event := found.Items[0]
-			g.Expect(event.Type + " " + event.Reason + " " + event.Message).To(Equal(test.want))
-			g.Expect(event.InvolvedObject.Name).To(Equal("a"))
-		})
-	}
-}
-
 // Only a block of an upgrade that is in progress is an Event.
 func TestWhichBlocksAreRecorded(t *testing.T) {
 	blocked := upgrade.Progress{State: upgrade.StateDrain, Reason: v1.ReasonUpgradeBlocked, Message: "a PDB"}
@@ -206,30 +167,21 @@ func TestWhichBlocksAreRecorded(t *testing.T) {
 			&upgrade.Record{Round: 1}, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
 			progress := blocked
 			if test.change != nil {
 				test.change(&progress)
 			}
-			created := 0
-			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-					created++
-					return nil
-				},
-			}).Build()
-			clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-			s := &scope{
-				Reconciler: New(Options{Events: events.NewRecorder(c, clock, nil), Timing: DefaultTiming()}),
-				observed:   map[string]*observed{},
-			}
-			s.cluster.Nodes = []upgrade.Node{{Name: "a", Record: test.record}}
+			u := newUnit(t, interceptor.Funcs{})
+			u.cluster.Nodes = []upgrade.Node{{Name: "a", Record: test.record}}
 			if test.seen {
-				s.observed["a"] = &observed{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
+				u.observed["a"] = &observed{node: node(nil)}
 			}
-			s.planned.Report.Nodes = map[string]upgrade.Progress{"a": progress}
-			s.recordBlocked(t.Context())
-			g.Expect(created).To(Equal(test.want))
+			u.planned.Report.Nodes = map[string]upgrade.Progress{"a": progress}
+			u.recordBlocked(u.ctx)
+			u.expectEvents([]events.Event{{
+				Regarding: nodeReference(node(nil)), Type: "Warning", Reason: "GPUDriverUpgrade",
+				Message: "the upgrade is blocked: a PDB", Transition: "1 blocked: a PDB",
+			}}[:test.want]...)
 		})
 	}
 }

@@ -108,7 +108,7 @@ func (m *memory) noteCall(node, what string, err error, now time.Time, t *Timing
 
 // lasts reports whether the call that has failed is still repeated.
 func (f *failure) lasts(now time.Time, t *Timing) bool {
-	return f.Wait > 0 && now.Before(f.Until.Add(2*t.LastRetry))
+	return now.Before(f.Until.Add(2 * t.LastRetry))
 }
 
 // failing returns why calls for the node fail, and since when; empty if they do not.

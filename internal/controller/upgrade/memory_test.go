@@ -72,21 +72,29 @@ func TestBlocksOfARound(t *testing.T) {
 
 // Without a policy the slots end with the last record. Where there are none, none are written.
 func TestSlotsWithoutAPolicy(t *testing.T) {
-	slot := upgrade.Slots{"a": {}}
+	// The slot of a round that is not in a record is kept for the node.
+	slots, node := upgrade.Slots{"a": {UID: "1", Round: 1}}, upgrade.Node{Name: "a", UID: "1"}
+	recorded, drained := node, node
+	recorded.Record = &upgrade.Record{UID: "1", Round: 1, State: upgrade.StateDrain}
+	drained.MIG.Drain = &upgrade.Drain{UID: "1"}
 	for name, test := range map[string]struct {
-		slots upgrade.Slots
-		nodes []upgrade.Node
-		want  upgrade.Slots
+		slots     upgrade.Slots
+		nodes     []upgrade.Node
+		decisions *plan.Decisions
+		ends      bool
 	}{
-		"without slots": {},
-		"at the end":    {slots: slot, nodes: []upgrade.Node{{Name: "a"}}, want: upgrade.Slots{}},
+		"without slots":                  {nodes: []upgrade.Node{node}},
+		"at the end":                     {slots: slots, nodes: []upgrade.Node{node}, ends: true},
+		"while a node has a record":      {slots: slots, nodes: []upgrade.Node{recorded}},
+		"while a node has that of MIG":   {slots: slots, nodes: []upgrade.Node{drained}},
+		"not after all: it has a policy": {slots: slots, nodes: []upgrade.Node{node}, decisions: &plan.Decisions{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{Pass: allnodes.Pass{Basis: &fleet.Basis{}}}
+			s := &scope{Pass: allnodes.Pass{Basis: &fleet.Basis{Decisions: test.decisions}}}
 			s.cluster = upgrade.Cluster{Slots: test.slots, Nodes: test.nodes}
 			s.plan()
-			if got := s.planned.Slots; len(got) > 0 || (got == nil) != (test.want == nil) {
-				t.Errorf("got %v, want %v", got, test.want)
+			if got := s.planned.Slots; len(got) > 0 || (got != nil) != test.ends || s.planned.Report.Nodes == nil {
+				t.Errorf("got %v, the slots end: %t", got, test.ends)
 			}
 		})
 	}
@@ -107,7 +115,10 @@ func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
 		entry.Facts.Name = "a"
 		s.Fleet.Set(entry)
 	}
-	isKept := func() bool { _, left := s.keptWorkload("a"); return left > 0 }
+	isKept := func() bool {
+		known, left := s.keptWorkload("a")
+		return left > 0 && left == s.Timing.FirstPoll-s.Now.Sub(known.at)
+	}
 	for _, version := range []string{"1", "2"} {
 		s.memory.workloads["a"] = keptWorkload{of: s.workloadBasis("a"), at: s.Now}
 		if !isKept() {
@@ -116,6 +127,24 @@ func TestPodsAreReadAgainForAnotherPlan(t *testing.T) {
 		planned(version)
 		if isKept() {
 			t.Errorf("they are not read again after plan %s of the node", version)
+		}
+	}
+	read := keptWorkload{of: s.workloadBasis("a"), at: s.Now}
+	for i, test := range []struct {
+		change func(*keptWorkload)
+		kept   bool
+	}{
+		{func(*keptWorkload) {}, true},
+		{func(k *keptWorkload) { k.at = s.Now.Add(-time.Second) }, true},
+		{func(k *keptWorkload) { k.at = s.Now.Add(-time.Minute) }, false},
+		{func(k *keptWorkload) { k.at = s.Now.Add(time.Second) }, false},
+		{func(k *keptWorkload) { k.of.version = "6" }, false},
+		{func(k *keptWorkload) { k.of.basis = 2 }, false},
+	} {
+		kept := read
+		test.change(&kept)
+		if s.memory.workloads["a"] = kept; isKept() != test.kept {
+			t.Errorf("read %d: is it kept: want %t", i, test.kept)
 		}
 	}
 }
@@ -170,6 +199,7 @@ func remembering(t *Timing, now time.Time) memory {
 		m.reject(types.UID("pod on "+node), refusal{text: "a budget"}, now, t)
 		m.noteBusy(node, now)
 		m.noteReplaced(node, "replaces 1")
+		m.noteBlocked(node, 1, "a budget")
 		m.workloads[node] = keptWorkload{at: now}
 	}
 	return m
@@ -179,7 +209,7 @@ func remembering(t *Timing, now time.Time) memory {
 func (m *memory) sizes() map[string]int {
 	return map[string]int{
 		"versions": len(m.versions), "failures": len(m.failures), "rejected": len(m.rejected), "busy": len(m.busy),
-		"replaced": len(m.replaced), "workloads": len(m.workloads),
+		"replaced": len(m.replaced), "workloads": len(m.workloads), "blocked": len(m.blocked),
 	}
 }
 
@@ -195,8 +225,11 @@ func TestPruneForgetsWhatHasLeft(t *testing.T) {
 	}
 	if m.versions["stays"] == "" || m.workloads["stays"].at.IsZero() || m.remaining("stays", now) == 0 ||
 		m.rejection("pod on stays").answer.text == "" || m.expireBusy("stays", now, &timing) == 0 ||
-		m.noteReplaced("stays", "replaces 1") {
+		m.noteReplaced("stays", "replaces 1") || m.noteBlocked("stays", 1, "a budget") {
 		t.Error("something of the node that stays is forgotten")
+	}
+	if !m.noteReplaced("stays", "replaces 2") {
+		t.Error("another annotation that is replaced is no Event")
 	}
 }
 
@@ -297,6 +330,8 @@ func TestPoliciesOfGroups(t *testing.T) {
 	found := map[string]int{}
 	for group, policy := range s.policies() {
 		found[group] = policy.MaxParallel
+		g.Expect([]time.Duration{policy.RetryAfter, policy.MaxRetryAfter}).
+			To(Equal([]time.Duration{10 * time.Minute, 3 * time.Hour}))
 	}
 	g.Expect(found).To(Equal(map[string]int{
 		"": int(*spec.Driver.UpgradePolicy.MaxParallelUpgrades), "NVIDIADriver a": 2, "NVIDIADriver b": 3,

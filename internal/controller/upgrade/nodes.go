@@ -97,10 +97,10 @@ func (s *scope) holdNodes() {
 // by the current Basis yet is the one before it. A slot that it grants is given back after their assessment: nothing
 // has been done with it, as such nodes are held.
 func (s *scope) policies() map[string]upgrade.Policy {
-	policies := map[string]upgrade.Policy{}
 	if s.Basis.Decisions == nil {
-		return policies
+		return nil
 	}
+	policies := map[string]upgrade.Policy{}
 	add := func(group string, spec *v1.DriverUpgradePolicySpec) {
 		if _, known := policies[group]; !known {
 			policies[group] = observe.UpgradePolicy(*spec, s.Timing.FirstRetryFailed, s.Timing.LastRetryFailed)

@@ -37,8 +37,14 @@ func TestPodThatPullsImages(t *testing.T) {
 			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "driver", UID: "7"},
 		},
 	}))
+	g.Expect(pod.Name).To(MatchRegexp("^gpu-operator-driver-pull-[0-9a-z]+$"))
 	g.Expect(isPull(pod, "a")).To(BeTrue())
 	g.Expect(isPull(pod, "b")).To(BeFalse())
+	for _, key := range []string{labels.ManagedBy, labels.DriverPull} {
+		other := pod.DeepCopy()
+		delete(other.Labels, key)
+		g.Expect(isPull(other, "a")).To(BeFalse(), key)
+	}
 	g.Expect(pod.Spec.NodeName).To(Equal("a"))
 	g.Expect(pod.Spec.RestartPolicy).To(Equal(corev1.RestartPolicyNever))
 	g.Expect(pod.Spec.ServiceAccountName).To(Equal("account"))
@@ -50,9 +56,17 @@ func TestPodThatPullsImages(t *testing.T) {
 		RunAsNonRoot: new(true), RunAsUser: new(int64(65534)), RunAsGroup: new(int64(65534)),
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}))
-	g.Expect(pod.Spec.Containers).To(HaveExactElements(
-		And(HaveField("Name", "manager"), HaveField("Image", "manager:1"), HaveField("Command", []string{"true"})),
-		And(HaveField("Name", "driver"), HaveField("Image", "driver:1"), HaveField("ImagePullPolicy", corev1.PullAlways),
-			HaveField("SecurityContext.Privileged", BeNil())),
-	))
+	pulls := func(name, image string, policy corev1.PullPolicy) corev1.Container {
+		return corev1.Container{
+			Name: name, Image: image, ImagePullPolicy: policy, Command: []string{"true"},
+			Env: []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}},
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
+		}
+	}
+	g.Expect(pod.Spec.Containers).To(Equal([]corev1.Container{
+		pulls("manager", "manager:1", ""), pulls("driver", "driver:1", corev1.PullAlways),
+	}))
 }

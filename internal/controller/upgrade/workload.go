@@ -87,15 +87,14 @@ func (s *scope) workloadBasis(node string) workloadBasis {
 	return of
 }
 
-// keptWorkload returns the workload that was read for the same, and after how long it is to be read again; 0 if that is
-// due.
+// keptWorkload returns the workload that was read for the same, and after how long it is to be read again; 0 or less if
+// that is due.
 func (s *scope) keptWorkload(node string) (known keptWorkload, left time.Duration) {
-	known, is := s.memory.workloads[node]
-	left = s.Timing.FirstPoll - s.Now.Sub(known.at)
-	if !is || left <= 0 || known.at.After(s.Now) || known.of != s.workloadBasis(node) {
+	known = s.memory.workloads[node]
+	if known.at.After(s.Now) || known.of != s.workloadBasis(node) {
 		return keptWorkload{}, 0
 	}
-	return known, left
+	return known, s.Timing.FirstPoll - s.Now.Sub(known.at)
 }
 
 // keepWorkloads adds to kept the workloads that were just read, and lets the next pass have them. Only those that make
