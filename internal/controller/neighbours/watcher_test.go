@@ -44,7 +44,7 @@ type env struct {
 	// read are the lists of pods that were read.
 	read []weak.Pointer[corev1.Pod]
 	// ctx is that of the steps; logged are the lines that they log.
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // That of one test.
 	logged []string
 }
 
