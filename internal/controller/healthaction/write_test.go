@@ -129,7 +129,9 @@ func TestOutcomesOfAWrite(t *testing.T) {
 		"a refusal": {
 			err: forbidden, record: record, requeued: 30 * time.Second, message: forbidden.ErrStatus.Message, rejected: true,
 		},
-		"no answer":             {err: context.DeadlineExceeded, record: record, requeued: 2 * timing.FirstRetry, rejected: true},
+		"no answer": {
+			err: context.DeadlineExceeded, record: record, requeued: 2 * timing.FirstRetry, rejected: true,
+		},
 		"an error of a release": {err: internal, requeued: 2 * timing.FirstRetry, message: internal.ErrStatus.Message},
 	} {
 		t.Run(name, func(t *testing.T) {
