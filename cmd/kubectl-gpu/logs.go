@@ -134,8 +134,8 @@ func (o logsOptions) pods(ctx context.Context, asked *session, node string) ([]c
 	return pods, err
 }
 
-// stackOn returns the pods of the operator in its namespace on a node, and those that the scheduler has not placed there
-// yet.
+// stackOn returns the pods of the operator in its namespace on a node, and those that the scheduler has not placed
+// there yet.
 func stackOn(ctx context.Context, asked *session, namespace, node string) (pods []corev1.Pod, err error) {
 	for _, on := range []string{node, ""} {
 		options := withField(metav1.ListOptions{LabelSelector: labels.ManagedBy + "=" + labels.ManagedByValue},

@@ -130,7 +130,8 @@ func TestStackOnHasPendingPods(t *testing.T) {
 		return `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
 			{matchFields: [{key: metadata.name, operator: In, values: [` + node + `]}]}]}}}`
 	}
-	server := newAPIServer(t, pod("runs", "nodeName: a"), pod("waits", of("a")), pod("elsewhere", of("b")), pod("other", ""))
+	server := newAPIServer(t,
+		pod("runs", "nodeName: a"), pod("waits", of("a")), pod("elsewhere", of("b")), pod("other", ""))
 	found, err := stackOn(t.Context(), server.session(t), "gpus", "a")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found).To(HaveExactElements(HaveField("Name", "runs"), HaveField("Name", "waits")))

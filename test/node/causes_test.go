@@ -60,7 +60,8 @@ func ofImages(local, other, closed string) []cause {
 	return []cause{
 		{name: "no such image", spec: pulled(local, "missing"), words: []string{"not found"}},
 		{name: "no such layer", spec: pulled(local, "layers"), words: []string{"not found"}},
-		{name: "credentials required", spec: pulled(local, "unauthorized"), words: []string{"may require authorization: authorization failed"}},
+		{name: "credentials required", spec: pulled(local, "unauthorized"),
+			words: []string{"may require authorization: authorization failed"}},
 		{name: "access denied", spec: pulled(local, "forbidden"), words: []string{"403 Forbidden"}},
 		{name: "rate limit", spec: pulled(local, "limited"), words: []string{"429 Too Many Requests"}},
 		{name: "registry fails", spec: pulled(local, "broken"), words: []string{"500 Internal Server Error"}},
@@ -84,7 +85,8 @@ func ofPods(file string) []cause {
 		{name: "too much CPU", spec: limits("cpu", "1000"), reason: "Unschedulable", words: []string{"Insufficient cpu"}},
 		{name: "a directory that cannot be made", spec: plugin(map[string]any{"mps": map[string]any{"root": "/proc/none"}}),
 			reason: "FailedMount", words: []string{"/proc/none"}},
-		{name: "too much memory", spec: limits("memory", "100Ti"), reason: "Unschedulable", words: []string{"Insufficient memory"}},
+		{name: "too much memory", spec: limits("memory", "100Ti"), reason: "Unschedulable",
+			words: []string{"Insufficient memory"}},
 		{name: "an unknown resource", spec: limits("example.com/none", "1"),
 			reason: "Unschedulable", words: []string{"Insufficient example.com/none"}},
 		{name: "no such seccomp profile", spec: podSecurity(map[string]any{
@@ -105,7 +107,7 @@ func ofPrograms() []cause {
 		{name: "its last words", order: exit(lastWords, 3), words: []string{"exit code 3", lastWords}},
 		{name: "an error before its last line", order: exit("E1127 10:00:00.000000 1 main.go:1] open /dev/nvidiactl: "+
 			"no such file or directory\nstopping", 4), words: []string{"open /dev/nvidiactl: no such file or directory"}},
-		{name: "a panic", order: exit("panic: runtime error: index out of range [3]\n\ngoroutine 1 [running]:\nmain.main()", 2),
+		{name: "a panic", order: exit("panic: runtime error: index out of range [3]\n\ngoroutine 1 [running]:\nmain()", 2),
 			words: []string{"exit code 2", "index out of range [3]"}},
 		{name: "no space", order: exit("write /var/lib/state: no space left on device", 5),
 			words: []string{"no space left on device"}},

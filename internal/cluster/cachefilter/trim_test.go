@@ -458,7 +458,9 @@ func TestTrimmedPodsKeepStartedSidecars(t *testing.T) {
 	}
 	trimmed, err := trimPod(pod)
 	g.Expect(err).NotTo(HaveOccurred())
-	statuses := trimmed.(*corev1.Pod).Status.InitContainerStatuses //nolint:forcetypeassert // Trim returns what it gets.
+	of, isPod := trimmed.(*corev1.Pod)
+	g.Expect(isPod).To(BeTrue())
+	statuses := of.Status.InitContainerStatuses
 	g.Expect(readiness.RunsBeside(&statuses[0])).To(BeTrue())
 	g.Expect(readiness.RunsBeside(&statuses[1])).To(BeFalse())
 }

@@ -28,7 +28,8 @@ const (
 	maxStartEvents = 500
 )
 
-// StartFailures finds out from Events why pods of DaemonSets do not start. Its state may be lost: it is read again then.
+// StartFailures finds out from Events why pods of DaemonSets do not start. Its state may be lost: it is read again
+// then.
 type StartFailures struct {
 	live      client.Reader
 	namespace string

@@ -62,8 +62,8 @@ func TruncateBegin(text string, maxBytes int) string {
 	return more + strings.ToValidUTF8(end, "")
 }
 
-// JoinWithin joins a message and its detail, either of which may be empty, in maxBytes. The detail, which has the cause at
-// its end, loses its beginning, but keeps half of the place; then the message loses its end.
+// JoinWithin joins a message and its detail, either of which may be empty, in maxBytes. The detail, which has the cause
+// at its end, loses its beginning, but keeps half of the place; then the message loses its end.
 func JoinWithin(message, detail string, maxBytes int) string {
 	whole := Join(message, detail)
 	if len(whole) <= maxBytes || message == "" || detail == "" {

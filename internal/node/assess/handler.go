@@ -23,38 +23,44 @@ func (s Stack) checkRuntimeHandler(
 		verdict.State != readiness.Ready {
 		return verdict
 	}
-	class, cause, toolkitReady := "", "", readiness.ReadySince(toolkit)
-	for _, other := range essential {
-		pod := pods[other.Operand]
-		if pod == nil || pod == toolkit {
-			continue
-		}
-		if pending := readiness.PendingRuntimeClass(pod); pending != "" {
-			failure, fails := s.StartFailures[pod.UID]
-			if fails && !failure.IsOfHandler() {
-				continue // Another cause, such as a volume, for which the runtime was not asked for the pod.
-			}
-			class, cause = pending, failure.Message
-		} else if pod.Spec.RuntimeClassName != nil && readiness.SandboxReadySince(pod).After(toolkitReady) {
-			return verdict
-		}
-	}
+	class, cause := s.pendingClass(toolkit, essential, pods)
 	if class == "" {
 		return verdict
 	}
 	return withoutHandler(verdict, cmp.Or(s.mainContainer(toolkit), "of the toolkit"), class, cause)
 }
 
-// withoutHandler is the verdict on a ready toolkit whose runtime creates no pods with the RuntimeClass. cause is what the
-// kubelet reports about them; empty if nothing is known yet.
+// pendingClass returns the RuntimeClass with which the container runtime creates no pod, and what the kubelet reports
+// about it; empty if it has created such a pod since the toolkit became ready, or another cause is known.
+func (s Stack) pendingClass(toolkit *corev1.Pod, essential []plan.OperandOnNode, pods Pods) (class, cause string) {
+	toolkitReady := readiness.ReadySince(toolkit)
+	for _, other := range essential {
+		pod := pods[other.Operand]
+		if pod == nil || pod == toolkit {
+			continue
+		}
+		pending := readiness.PendingRuntimeClass(pod)
+		failure, fails := s.StartFailures[pod.UID]
+		switch {
+		case pending == "" && pod.Spec.RuntimeClassName != nil && readiness.SandboxReadySince(pod).After(toolkitReady):
+			return "", ""
+		case pending != "" && (!fails || failure.IsOfHandler()):
+			class, cause = pending, failure.Message
+		}
+	}
+	return class, cause
+}
+
+// withoutHandler is the verdict on a ready toolkit whose runtime creates no pods with the RuntimeClass. cause is what
+// the kubelet reports about them; empty if nothing is known yet.
 func withoutHandler(verdict readiness.Verdict, container, class, cause string) readiness.Verdict {
 	advice := "check that it was restarted with the toolkit's configuration"
 	verdict.State, verdict.Reason, verdict.Detail = readiness.Failed, v1.ReasonFailedCreatePodSandBox, cause
 	if cause == "" {
 		verdict.State, verdict.Reason, advice = readiness.Progressing, v1.ReasonStarting, "if this lasts, "+advice
 	}
-	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime has created no pod with RuntimeClass %s yet: %s",
-		container, class, advice)
+	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime has created no pod with RuntimeClass %s "+
+		"yet: %s", container, class, advice)
 	return verdict
 }
 

@@ -123,9 +123,9 @@ func unready(in *assess.Input, name operand.Name, since time.Duration) {
 	}}}
 }
 
-// awaitSandbox sets whether the pod of an operand has a sandbox.
-func awaitSandbox(in *assess.Input, name operand.Name, has corev1.ConditionStatus) {
-	status := &in.Pods[name].Status
+// awaitSandbox sets whether the pod of the driver has a sandbox.
+func awaitSandbox(in *assess.Input, has corev1.ConditionStatus) {
+	status := &in.Pods["driver"].Status
 	status.Conditions = append(status.Conditions, corev1.PodCondition{
 		Type: corev1.PodReadyToStartContainers, Status: has,
 	})
@@ -317,22 +317,22 @@ func verdictCases() map[string]func(*assess.Input) {
 		},
 		"a volume cannot be mounted": func(in *assess.Input) {
 			unready(in, "driver", 0)
-			awaitSandbox(in, "driver", corev1.ConditionFalse)
+			awaitSandbox(in, corev1.ConditionFalse)
 			failToStart(in, "driver", "FailedMount")
 		},
 		"a volume of another pod cannot be mounted": func(in *assess.Input) {
 			unready(in, "driver", 0)
-			awaitSandbox(in, "driver", corev1.ConditionFalse)
+			awaitSandbox(in, corev1.ConditionFalse)
 			failToStart(in, "device-plugin", "FailedMount")
 		},
 		"a volume could not be mounted before the sandbox was created": func(in *assess.Input) {
 			unready(in, "driver", 0)
-			awaitSandbox(in, "driver", corev1.ConditionTrue)
+			awaitSandbox(in, corev1.ConditionTrue)
 			failToStart(in, "driver", "FailedMount")
 		},
 		"a volume could not be mounted before a crash": func(in *assess.Input) {
 			fail(in, "driver")
-			awaitSandbox(in, "driver", corev1.ConditionFalse)
+			awaitSandbox(in, corev1.ConditionFalse)
 			failToStart(in, "driver", "FailedMount")
 		},
 		"the runtime has had the handler since": func(in *assess.Input) {

@@ -108,8 +108,8 @@ func firstFailing(pod *corev1.Pod) (*corev1.ContainerStatus, *corev1.ContainerSt
 	return nil, nil
 }
 
-// RunsBeside reports whether an init container is a sidecar (restartPolicy Always) that has started: the containers after
-// it do not wait for its end. The kubelet sets started of no other init container that runs.
+// RunsBeside reports whether an init container is a sidecar (restartPolicy Always) that has started: the containers
+// after it do not wait for its end. The kubelet sets started of no other init container that runs.
 func RunsBeside(status *corev1.ContainerStatus) bool {
 	return status.State.Running != nil && status.Started != nil && *status.Started
 }
@@ -240,8 +240,8 @@ func PendingRuntimeClass(pod *corev1.Pod) string {
 	return *pod.Spec.RuntimeClassName
 }
 
-// AwaitsSandbox reports whether the kubelet has not created the sandbox of a pod yet: it mounts the volumes before. It is
-// false with kubelets before Kubernetes 1.29, which do not set the condition PodReadyToStartContainers.
+// AwaitsSandbox reports whether the kubelet has not created the sandbox of a pod yet: it mounts the volumes before. It
+// is false with kubelets before Kubernetes 1.29, which do not set the condition PodReadyToStartContainers.
 func AwaitsSandbox(pod *corev1.Pod) bool {
 	condition := podCondition(pod, corev1.PodReadyToStartContainers)
 	return condition != nil && condition.Status == corev1.ConditionFalse

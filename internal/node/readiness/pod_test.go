@@ -167,7 +167,9 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "init container mesh is running"},
 		},
 		"a sidecar crashes": {
-			pod: pod(withInit(status("mesh", terminated(1, "no certificate"))), with(status("main", waiting("PodInitializing", "")))),
+			pod: pod(
+				withInit(status("mesh", terminated(1, "no certificate"))), with(status("main", waiting("PodInitializing", ""))),
+			),
 			want: readiness.Verdict{
 				State: readiness.Failed, Reason: "CrashLoopBackOff", Detail: "no certificate",
 				Message: "container mesh: CrashLoopBackOff, exit code 1",

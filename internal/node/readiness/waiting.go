@@ -19,8 +19,8 @@ var waitingWrappers = regexp.MustCompile(`^(?:Back-off pulling image "[^"]*"(?::
 var signature = regexp.MustCompile(`(://[^\s"?]*\?)[^\s"]+`)
 
 // waitingCause returns the words of the kubelet about a container that waits because of a failure: which object, image
-// or file is missing, or what was refused, as KubeletCause. It is empty if the kubelet says no more than the reason, and for
-// a crash loop, of which it says how long the back-off is.
+// or file is missing, or what was refused, as KubeletCause. It is empty if the kubelet says no more than the reason,
+// and for a crash loop, of which it says how long the back-off is.
 func waitingCause(waiting *corev1.ContainerStateWaiting) string {
 	if waiting.Reason == crashLoop {
 		return ""

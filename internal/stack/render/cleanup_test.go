@@ -50,7 +50,8 @@ func TestCleanUp(t *testing.T) {
 	))))
 	g.Expect(pod.HostPID).To(BeTrue(), "the container runtime could not be signalled")
 	g.Expect(pod.InitContainers[0].Args).To(And(ContainElements("--runtime-file=/opt/runtime/nvidia.toml",
-		"--runtime-file=/opt/runtime/d/gpu.toml", "--runtime-file=/opt/runtime/d/host.toml", "--runtime-socket=/opt/runtime/containerd.sock"), Not(ContainElement("--keep-runtimes"))))
+		"--runtime-file=/opt/runtime/d/gpu.toml", "--runtime-file=/opt/runtime/d/host.toml",
+		"--runtime-socket=/opt/runtime/containerd.sock"), Not(ContainElement("--keep-runtimes"))))
 }
 
 // The clean-up signals no container runtime that the toolkit must not signal.
