@@ -139,7 +139,9 @@ func (b *env) loadWrongImages() {
 // condition of the node, in the status of the policy, in an Event and in the output of kubectl gpu explain, and that
 // the commands which that names run.
 func TestCauses(t *testing.T) {
-	cluster.SkipInSample(t)
+	if !cluster.FullCampaigns() {
+		t.Skip("all causes take ten minutes: set TEST_FULL=1; unit tests have the words of kubelets and runtimes")
+	}
 	b := newEnv(t)
 	b.loadNVIDIA()
 	b.deployOperator(privileged)
