@@ -104,10 +104,12 @@ func (o logsOptions) run(ctx context.Context, out io.Writer, node, operand strin
 		return fmt.Errorf("pods of several operands are not ready: give one of %s with --follow",
 			strings.Join(operandsOf(chosen), ", "))
 	}
+	var without []error
 	for i := range chosen {
 		log, err := o.logOf(&chosen[i])
 		if err != nil {
-			return err
+			without = append(without, err)
+			continue
 		}
 		if len(chosen) > 1 {
 			fmt.Fprintf(out, "==> %s <==\n", log.Command())
@@ -115,6 +117,17 @@ func (o logsOptions) run(ctx context.Context, out io.Writer, node, operand strin
 		if err := o.print(ctx, out, asked, log); err != nil {
 			return err
 		}
+	}
+	return withoutLogs(out, without, len(chosen))
+}
+
+// withoutLogs prints which of the pods have no log, or returns that none has.
+func withoutLogs(out io.Writer, without []error, pods int) error {
+	if len(without) == pods {
+		return errors.Join(without...)
+	}
+	for _, err := range without {
+		fmt.Fprintf(out, "==> %s <==\n", err)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestLogs(t *testing.T) {
 // Without an operand the logs of all are printed that are not ready, each under its command.
 func TestLogsOfANode(t *testing.T) {
 	g := NewWithT(t)
-	server := newAPIServer(t, operandPods()[:3]...)
+	server := newAPIServer(t, operandPods()[:4]...)
 	server.logs = map[string]string{
 		"driver-x?container=nvidia-driver-ctr&previous=true": "crash\n", "container-toolkit-x?container=wait": "waits\n",
 	}
@@ -87,7 +87,8 @@ func TestLogsOfANode(t *testing.T) {
 	got := logs()
 	g.Expect(got.code).To(BeZero(), got.errOut)
 	g.Expect(got.out).To(Equal("==> kubectl -n gpus logs container-toolkit-x -c wait <==\nwaits\n" +
-		"==> kubectl -n gpus logs driver-x -c nvidia-driver-ctr --previous <==\ncrash\n"))
+		"==> kubectl -n gpus logs driver-x -c nvidia-driver-ctr --previous <==\ncrash\n" +
+		"==> no container of pod dcgm-x has run yet: see kubectl -n gpus describe pod dcgm-x <==\n"))
 	server.objects = newAPIServer(t, operandPods()[0], operandPods()[4]).objects
 	g.Expect(logs().errOut).To(Equal(
 		"kubectl gpu: all pods of the operator on node a are ready: give an operand, one of device-plugin\n"))
