@@ -162,8 +162,9 @@ func (e *env) explainReadsWhatItShows(running *corev1.Pod) {
 		args  []string
 		lists []string
 	}{
-		{[]string{"node/gpu-00000"}, []string{node, policies, nodes}},
-		{[]string{"node/gpu-00000", "-o", "json"}, []string{node, policies, nodes, "//pods"}},
+		// The operator's pods: those on the node, and those that are not scheduled.
+		{[]string{"node/gpu-00000"}, []string{node, node, policies, nodes}},
+		{[]string{"node/gpu-00000", "-o", "json"}, []string{node, node, policies, nodes, "//pods"}},
 		{[]string{"pod/" + running.Name}, []string{"/default/pods", "/default/events", nodes, policies}},
 		{
 			[]string{"pod/waiting"},
