@@ -190,9 +190,8 @@ func TestMissingRightsNameTheRole(t *testing.T) {
 			"  kubectl create clusterrolebinding gpu-operator-viewer-USER --clusterrole=gpu-operator-viewer --user=USER\n"
 	}
 	const refused = "Error from server (Forbidden): refused\n"
-	server := newAPIServer(t, operandPods()[0], gpuNode("a", "True"), []byte(`{apiVersion: v1, kind: Pod, metadata: {
-		name: exporter, namespace: gpus}, spec: {nodeName: a}, status: {phase: Running}}`))
-	config := server.kubeconfig(t)
+	objects := [][]byte{operandPods()[0], gpuNode("a", "True"), []byte(`{apiVersion: v1, kind: Pod, metadata: {
+		name: exporter, namespace: gpus}, spec: {nodeName: a}, status: {phase: Running}}`)}
 	proxies := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/proxy/metrics") }
 	for line, test := range map[string]struct {
 		// all requests are refused, or else some.
@@ -215,8 +214,10 @@ func TestMissingRightsNameTheRole(t *testing.T) {
 			"nodes --show-labels\n"},
 	} {
 		t.Run(line, func(t *testing.T) {
+			server := newAPIServer(t, objects...)
 			server.refused, server.refuses = test.all, test.some
-			got := kubectlGPU(edit(installedSpec), append(strings.Fields(line), "--kubeconfig", config, "--context", "c")...)
+			got := kubectlGPU(edit(installedSpec),
+				append(strings.Fields(line), "--kubeconfig", server.kubeconfig(t), "--context", "c")...)
 			g := NewWithT(t)
 			g.Expect(got.code).To(Equal(test.code))
 			g.Expect(got.errOut).To(Equal("kubectl gpu: " + test.want))
@@ -226,7 +227,6 @@ func TestMissingRightsNameTheRole(t *testing.T) {
 
 // Without the right to read Secrets a plan notes those that the policy names. Other objects are needed.
 func TestPlanWithoutTheRightToSecrets(t *testing.T) {
-	server := newAPIServer(t, everything(t)...)
 	for resource, test := range map[string]struct {
 		code int
 		out  string
@@ -235,6 +235,7 @@ func TestPlanWithoutTheRightToSecrets(t *testing.T) {
 		"secrets":         {0, "Secret token was not read: it counts as existing", ""},
 		"priorityclasses": {1, "", "reading priorityclass: Error from server (Forbidden)"},
 	} {
+		server := newAPIServer(t, everything(t)...)
 		server.refuses = func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/"+resource) }
 		got := kubectlGPU(edit(namingSpec), "plan", "-f", "-", "--kubeconfig", server.kubeconfig(t), "--context", "c")
 		g := NewWithT(t)

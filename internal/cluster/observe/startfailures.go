@@ -39,6 +39,8 @@ type StartFailures struct {
 	mutex sync.Mutex
 	// called: Refresh has been called.
 	called bool
+	// generations is the sum of those of the DaemonSets, which only grow.
+	generations int64
 	// unready are the pods that were not ready at the last call.
 	unready shortage
 	found   map[types.UID]assess.PodFailure
@@ -63,6 +65,10 @@ func (f *StartFailures) Refresh(ctx context.Context, daemonSets map[string]*apps
 	defer f.mutex.Unlock()
 	now := f.clock.Now()
 	first, pods := !f.called, unreadyPods(daemonSets)
+	if generations := sumOfGenerations(daemonSets); generations != f.generations {
+		// What replaces the pods may fail for another reason.
+		f.generations, f.unready.pods = generations, 0
+	}
 	f.called = true
 	if pods == 0 {
 		f.unready, f.found = shortage{}, nil
@@ -102,6 +108,13 @@ func unreadyPods(daemonSets map[string]*appsv1.DaemonSet) int32 {
 		}
 	}
 	return pods
+}
+
+func sumOfGenerations(daemonSets map[string]*appsv1.DaemonSet) (sum int64) {
+	for _, ds := range daemonSets {
+		sum += ds.Generation
+	}
+	return sum
 }
 
 // read lists Events and replaces found.

@@ -124,6 +124,19 @@ func TestStartFailuresAreReadSoonIfMorePodsFail(t *testing.T) {
 	e.Expect(e.lists).To(Equal(2))
 }
 
+func TestStartFailuresAreReadSoonAfterAChange(t *testing.T) {
+	e := newStartsEnv(t)
+	e.checked()
+	e.refresh(1)
+	e.after(20 * time.Second)
+	e.Expect(e.refresh(1)).To(Equal(40 * time.Second))
+	changed := func(ds *appsv1.DaemonSet) { ds.Generation = 2 }
+	e.Expect(e.refresh(1, changed)).To(Equal(20 * time.Second))
+	e.after(20 * time.Second)
+	e.Expect(e.refresh(1, changed)).To(Equal(40 * time.Second))
+	e.Expect(e.lists).To(Equal(2))
+}
+
 // What the operator reported before a restart must not vanish for 20 s and come back.
 func TestStartFailuresAreReadAtOnceAfterARestart(t *testing.T) {
 	e := newStartsEnv(t)
