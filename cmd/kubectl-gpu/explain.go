@@ -131,17 +131,7 @@ func (o explainOptions) findNode(
 }
 
 func (o explainOptions) write(out io.Writer, found any, text string) error {
-	encoded := []byte(text)
-	if o.output != formatText {
-		var err error
-		if encoded, err = encode(found, o.output); err != nil {
-			return fmt.Errorf("encoding the explanation: %w", err)
-		}
-	}
-	if _, err := out.Write(encoded); err != nil {
-		return fmt.Errorf("writing the explanation: %w", err)
-	}
-	return nil
+	return writeAs(out, o.output, found, text, "the explanation")
 }
 
 // node explains a node with GPUs of a cluster that was read; nil if there is none of this name.

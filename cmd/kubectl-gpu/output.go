@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -35,4 +36,19 @@ func writeAligned(text *strings.Builder, lines ...string) {
 		fmt.Fprintln(table, line)
 	}
 	_ = table.Flush() // Writing to memory does not fail.
+}
+
+// writeAs writes a result in a format, for which text is the one for people. what names the result in errors.
+func writeAs(out io.Writer, format string, found any, text, what string) error {
+	encoded := []byte(text)
+	if format != formatText {
+		var err error
+		if encoded, err = encode(found, format); err != nil {
+			return fmt.Errorf("encoding %s: %w", what, err)
+		}
+	}
+	if _, err := out.Write(encoded); err != nil {
+		return fmt.Errorf("writing %s: %w", what, err)
+	}
+	return nil
 }

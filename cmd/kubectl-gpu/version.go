@@ -226,17 +226,7 @@ func listTyped[T any](
 }
 
 func (o versionOptions) print(out io.Writer, found *versions) error {
-	text := []byte(found.text())
-	if o.output != formatText {
-		var err error
-		if text, err = encode(found, o.output); err != nil {
-			return fmt.Errorf("encoding the versions: %w", err)
-		}
-	}
-	if _, err := out.Write(text); err != nil {
-		return fmt.Errorf("writing the versions: %w", err)
-	}
-	return nil
+	return writeAs(out, o.output, found, found.text(), "the versions")
 }
 
 // text returns the versions as people read them.
