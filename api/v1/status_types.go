@@ -197,6 +197,10 @@ type NodeStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Operand string `json:"operand,omitempty"`
+	// Pod of the operand, if it has failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod,omitempty"`
 	// Reason why the node is not ready, in CamelCase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

@@ -23,7 +23,7 @@ import (
 const (
 	// maxListed bounds the entries of status.nodes, so that the object is as large at 5,000 nodes as at 150.
 	maxListed = 100
-	// maxListedBytes bounds their size in JSON. 100 entries with names of 63 characters and the longest message fit,
+	// maxListedBytes bounds their size in JSON. Some 95 entries with names of 63 characters and the longest message fit,
 	// unless JSON escapes many of the characters.
 	maxListedBytes = 52 << 10
 	// The longest messages, in bytes.

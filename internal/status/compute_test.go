@@ -614,7 +614,8 @@ func TestNodesAreSortedWorstFirst(t *testing.T) {
 	const pool = "ubuntu24.04-amd64"
 	want := []v1.NodeStatus{
 		{
-			Name: "node-00003", Stage: v1.StageToolkit, Pool: pool, Operand: "container-toolkit", Reason: "CrashLoopBackOff",
+			Name: "node-00003", Stage: v1.StageToolkit, Pool: pool, Operand: "container-toolkit",
+			Pod: "container-toolkit-00003", Reason: "CrashLoopBackOff",
 			Message: "container main: CrashLoopBackOff, exit code 1: boom", Since: &since,
 		},
 		{
@@ -682,7 +683,7 @@ func TestStatusSizeWhenAllNodesFail(t *testing.T) {
 		message        string
 	}{
 		"names of 63 characters":       {length: 63, message: "a ", listed: 100},
-		"the longest names":            {length: 253, message: "a ", listed: 79},
+		"the longest names":            {length: 253, message: "a ", listed: 77},
 		"characters that JSON escapes": {length: 63, message: "<\x00", listed: 36},
 	}
 	names := slices.Sorted(maps.Keys(tests))
@@ -745,6 +746,10 @@ func TestNodeMessageIsKeptForTheSameCause(t *testing.T) {
 		"it comes from another operand": func(e *env) {
 			e.pod(0, "driver").Status.Conditions[1].Status = corev1.ConditionTrue
 			e.failPod(0, "container-toolkit", "attempt 3")
+		},
+		"it comes from another pod": func(e *env) {
+			e.pod(0, "driver").Name = "another"
+			e.failPod(0, "driver", "attempt 3")
 		},
 		"it is another reason": func(e *env) {
 			e.pod(0, "driver").Status.ContainerStatuses[0].State = corev1.ContainerState{

@@ -161,6 +161,7 @@ func nodeStatus(n node) v1.NodeStatus {
 		Pool:    n.Facts.Pool,
 		Operand: n.Operand,
 		Reason:  n.Reason,
+		Pod:     n.NodeVerdict.Pod,
 		Message: text.JoinWithin(n.NodeVerdict.Message, n.Detail, maxMessage),
 		Upgrade: nodeUpgrade(n.upgrade),
 		GPUs:    nodeGPUs(n),
@@ -184,5 +185,6 @@ func nodeGPUs(n node) *v1.NodeGPUs {
 }
 
 func sameCause(a, b *v1.NodeStatus) bool {
-	return a.Ready == b.Ready && a.Stage == b.Stage && a.Operand == b.Operand && a.Reason == b.Reason
+	return a.Ready == b.Ready && a.Stage == b.Stage && a.Operand == b.Operand && a.Reason == b.Reason &&
+		a.Pod == b.Pod
 }

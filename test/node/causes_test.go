@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -81,10 +82,15 @@ func ofPods(file string) []cause {
 		{name: "a file for a directory", spec: plugin(map[string]any{"mps": map[string]any{"root": file}}),
 			reason: "FailedMount", words: []string{file, "not a directory"}},
 		{name: "too much CPU", spec: limits("cpu", "1000"), reason: "Unschedulable", words: []string{"Insufficient cpu"}},
+		{name: "a directory that cannot be made", spec: plugin(map[string]any{"mps": map[string]any{"root": "/proc/none"}}),
+			reason: "FailedMount", words: []string{"/proc/none"}},
 		{name: "too much memory", spec: limits("memory", "100Ti"), reason: "Unschedulable",
 			words: []string{"Insufficient memory"}},
 		{name: "an unknown resource", spec: limits("example.com/none", "1"),
 			reason: "Unschedulable", words: []string{"Insufficient example.com/none"}},
+		{name: "no such seccomp profile", spec: podSecurity(map[string]any{
+			"seccompProfile": map[string]any{"type": "Localhost", "localhostProfile": "none.json"},
+		}), words: []string{"none.json"}},
 		{name: "root forbidden", spec: podSecurity(map[string]any{"runAsNonRoot": true}),
 			words: []string{"breaks non-root policy"}},
 		{name: "no memory to start", spec: limits("memory", "1Mi"), words: []string{"memory"}},
@@ -110,11 +116,23 @@ func ofPrograms() []cause {
 			words: []string{"exit code 137", "OOMKilled"}},
 		{name: "the program is missing", spec: plugin(map[string]any{"image": imageWithout}),
 			words: []string{"nvidia-device-plugin", "not found"}},
+		{name: "the program is of another platform", spec: plugin(map[string]any{"image": imageOfText}),
+			words: []string{"exec format error"}},
 	}
 }
 
-// imageWithout is an image that was built without the program of the device plugin.
-const imageWithout = "example.com/without:1"
+// Images that were built wrongly: without the program of the device plugin, and with a text in place of it.
+const imageWithout, imageOfText = "example.com/without:1", "example.com/text:1"
+
+func (b *env) loadWrongImages() {
+	text := filepath.Join(b.t.TempDir(), "text")
+	b.Expect(os.WriteFile(text, []byte("no program\n"), 0o755)).To(Succeed())
+	b.load(played(imageWithout, "another-program"))
+	b.load(node.Image{
+		Names: []string{imageOfText}, Files: map[string]string{"usr/bin/" + devicePlugin.program: text},
+		Env: []string{"PATH=/usr/bin"},
+	})
+}
 
 // TestCauses checks that the decisive words of the kubelet, the scheduler or the API server about a failure are in the
 // condition of the node, in the status of the policy, in an Event and in the output of kubectl gpu explain, and that
@@ -126,7 +144,7 @@ func TestCauses(t *testing.T) {
 	b := newEnv(t)
 	b.loadNVIDIA()
 	b.deployOperator(privileged)
-	b.load(played(imageWithout, "another-program"))
+	b.loadWrongImages()
 	b.createPolicy(samplePolicy())
 	b.awaitHealthy("3m")
 	local, other := b.serveRegistries()

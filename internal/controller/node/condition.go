@@ -98,7 +98,7 @@ func (s *scope) resetDwell(stage bool) {
 }
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
-// cause, not for another detail of the same, when a label takes the GPUs of a ready node away, when the node is ready
+// cause, not for another detail of the same pod, when a label takes the GPUs of a ready node away, when the node is ready
 // after one of these, and when others run on it what an operand does, and no longer do. Another reason in the place of
 // that is not its end.
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
@@ -106,7 +106,7 @@ func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Even
 	event = events.Event{
 		Regarding: s.regarding(),
 		Type:      corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
-		Transition: fmt.Sprintf("%s > %s", transition(before), report.Cause(s.node.Name)),
+		Transition: fmt.Sprintf("%s > %s %s", transition(before), report.Cause(s.node.Name), report.Pod),
 	}
 	if report.Ready() && assess.IsDuplicate(after.Reason) {
 		event.Transition = fmt.Sprintf("%s > %s", transition(before), after.Message)
@@ -116,7 +116,7 @@ func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Even
 		event.Type, event.Reason = corev1.EventTypeNormal, v1.ReasonGPUReady
 		return event, s.hadFailed(before) || isOver(before, after)
 	}
-	return event, report.State == readiness.Failed && !s.showsCause(before) || isTakenAway(before, after)
+	return event, report.State == readiness.Failed && !s.showsFailure(before, after) || isTakenAway(before, after)
 }
 
 // isTakenAway reports whether a label or a field takes the GPUs of a node away that was ready.
@@ -129,6 +129,13 @@ func isTakenAway(before, after *corev1.NodeCondition) bool {
 func isOver(before, after *corev1.NodeCondition) bool {
 	return before != nil && (assess.IsKeptOff(before.Reason) ||
 		assess.IsDuplicate(before.Reason) && after.Reason == v1.ReasonGPUReady)
+}
+
+// showsFailure reports whether the condition has the cause of the report already. Another detail is another failure if
+// it is of another pod.
+func (s *scope) showsFailure(before, after *corev1.NodeCondition) bool {
+	return s.showsCause(before) &&
+		(before.Message == after.Message || assess.RecordOf(s.node).Pod == s.entry.Report.Pod)
 }
 
 // showsCause reports whether the condition has the cause of the report, with any detail.

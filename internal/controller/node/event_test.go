@@ -103,10 +103,9 @@ func TestNodeEvent(t *testing.T) {
 func TestTransitions(t *testing.T) {
 	g := NewWithT(t)
 	failed := func(message, detail string) assess.Assessment {
-		return assess.Assessment{NodeVerdict: readiness.NodeVerdict{
-			Stage:   v1.StageDriver,
-			Verdict: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: message, Detail: detail},
-		}}
+		return assess.Assessment{NodeVerdict: readiness.NodeVerdict{Stage: v1.StageDriver, Verdict: readiness.Verdict{
+			State: readiness.Failed, Reason: "CrashLoopBackOff", Message: message, Detail: detail, Pod: "p",
+		}}}
 	}
 	transition := func(before *corev1.NodeCondition, assessment assess.Assessment) string {
 		s := &scope{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
@@ -129,6 +128,41 @@ func TestTransitions(t *testing.T) {
 		NotTo(Equal(one), "it was ready in between")
 	g.Expect(transition(at(1, "PodMissing"), failed("container x", "first attempt"))).NotTo(Equal(one))
 	g.Expect(transition(nil, failed("container x", "first attempt"))).NotTo(Equal(one))
+	ofAnother := failed("container x", "first attempt")
+	ofAnother.Pod = "q"
+	g.Expect(transition(at(1, "Starting"), ofAnother)).NotTo(Equal(one))
+}
+
+// A failure of the same cause is another one if another pod has another detail.
+func TestFailureOfAnotherPod(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorded, detail string
+		shows            bool
+	}{
+		"another detail of the same pod":    {recorded: "p", detail: "e", shows: true},
+		"another detail of another pod":     {recorded: "q", detail: "e"},
+		"the same detail of another pod":    {recorded: "q", detail: "d", shows: true},
+		"another detail, and no pod before": {detail: "e"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := &scope{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
+			record := assess.Record{Stage: v1.StageDriver, Pod: test.recorded}
+			s.node.Annotations = map[string]string{labels.ReportRecord: *record.Annotation()}
+			s.entry.Report.Assessment = assess.Assessment{NodeVerdict: readiness.NodeVerdict{
+				Stage: v1.StageDriver, Verdict: readiness.Verdict{
+					State: readiness.Failed, Reason: v1.ReasonFailedMount, Message: "m", Detail: test.detail, Pod: "p",
+				},
+			}}
+			before := &corev1.NodeCondition{
+				Status: "False", Reason: v1.ReasonFailedMount, Message: "a: stage Driver: m: d",
+			}
+			after := s.entry.Report.Condition("a")
+			_, due := s.eventFor(before, &after)
+			g.Expect(due).To(Equal(!test.shows))
+			g.Expect(s.showsFailure(before, &after)).To(Equal(test.shows))
+		})
+	}
 }
 
 // What the condition that is replaced says of the node, and what it does not.

@@ -325,6 +325,9 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
 	verdict := in.Stack.explainStart(readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now), pod)
+	if verdict.State == readiness.Failed {
+		verdict.Pod = pod.Name
+	}
 	if onNode.Stage == v1.StageDriver {
 		verdict = explainKernel(verdict, in.NodePlan)
 	}

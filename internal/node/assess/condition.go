@@ -45,7 +45,7 @@ func causePrefix(stage v1.Stage, operand string) string {
 
 // MessageUpToDate reports whether the written message need not be replaced by message, which is the cause with an
 // optional detail. The first detail is written. A detail that changes or disappears while the cause is the same is not,
-// because it may change with each restart of a container.
+// because it may change with each restart of a container. A detail of another pod is written: see Record.
 func MessageUpToDate(written, cause, message string) bool {
 	return written == message || strings.HasPrefix(written, cause+": ")
 }

@@ -19,6 +19,8 @@ type Record struct {
 	// Stage and Operand of a node that is not ready; empty for a ready one.
 	Stage   v1.Stage `json:"stage,omitempty"`
 	Operand string   `json:"operand,omitempty"`
+	// Pod is the name of the failing pod, so that the detail of its failure replaces the one of an earlier pod.
+	Pod string `json:"pod,omitempty"`
 	// ByClaims: the node is ready, and only resource claims get its GPUs.
 	ByClaims bool `json:"byClaims,omitempty"`
 	// Neighbours that the condition nvidia.com/GPUReady depends on, at most maxNeighbours + 1.
@@ -64,7 +66,7 @@ func (a *Assessment) Record(before Record) Record {
 		FaultsEnd: before.FaultsEnd,
 	}
 	if !a.Ready() {
-		record.Stage, record.Operand = a.Stage, a.Operand
+		record.Stage, record.Operand, record.Pod = a.Stage, a.Operand, a.Pod
 	}
 	return record
 }

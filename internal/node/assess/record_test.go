@@ -24,11 +24,11 @@ func annotated(value string) *corev1.Node {
 func TestRecordOfANode(t *testing.T) {
 	g := NewWithT(t)
 	whole := assess.Record{
-		Stage: v1.StageDriver, Operand: "driver", ByClaims: true, HeldConfig: "c/a", FaultsEnd: 7,
+		Stage: v1.StageDriver, Operand: "driver", Pod: "driver-x", ByClaims: true, HeldConfig: "c/a", FaultsEnd: 7,
 		Neighbours: []neighbour.Neighbour{otherPlugin},
 	}
 	written := whole.Annotation()
-	g.Expect(*written).To(Equal(`{"stage":"Driver","operand":"driver","byClaims":true,` +
+	g.Expect(*written).To(Equal(`{"stage":"Driver","operand":"driver","pod":"driver-x","byClaims":true,` +
 		`"neighbours":[{"kind":"device plugin","workload":"DaemonSet kube-system/plugin"}],` +
 		`"heldConfig":"c/a","faultsEnd":7}`))
 	g.Expect(assess.RecordOf(annotated(*written))).To(Equal(whole))
@@ -49,14 +49,16 @@ func TestRecordOfANode(t *testing.T) {
 func TestCauseOfARecord(t *testing.T) {
 	for name, verdict := range map[string]readiness.NodeVerdict{
 		"with an operand": {Stage: v1.StageDriver, Operand: "driver", Verdict: readiness.Verdict{
-			State: readiness.Failed, Message: "a: b, operand c: d",
+			State: readiness.Failed, Message: "a: b, operand c: d", Pod: "p",
 		}},
 		"without one": {Stage: v1.StageAllocatable, Verdict: readiness.Verdict{State: readiness.Failed, Message: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, a := NewWithT(t), assess.Assessment{NodeVerdict: verdict}
 			record := a.Record(assess.Record{FaultsEnd: 3, Stage: v1.StageToolkit, HeldConfig: "c/a"})
-			g.Expect(record).To(Equal(assess.Record{Stage: verdict.Stage, Operand: verdict.Operand, FaultsEnd: 3}))
+			g.Expect(record).To(Equal(assess.Record{
+				Stage: verdict.Stage, Operand: verdict.Operand, Pod: verdict.Pod, FaultsEnd: 3,
+			}))
 			written := strings.TrimPrefix(a.Cause("node"), "node: ")
 			stage, operand, rest := record.Cause(written)
 			g.Expect([]any{stage, operand, rest}).To(Equal([]any{verdict.Stage, verdict.Operand, verdict.Message}))

@@ -29,6 +29,8 @@ type Verdict struct {
 	Detail string
 	// DetailLasts: the detail is as stable as the message, so that another one replaces it, also an empty one.
 	DetailLasts bool
+	// Pod is the name of the pod that has failed; empty for none.
+	Pod string
 	// Overdue: the state is Failed only because the deadline has passed.
 	Overdue bool
 	// Outdated: the object was created from an older template, or it is a node with another driver than it should have,
