@@ -84,6 +84,7 @@ func diffText(p *preview.Preview, colours palette) string {
 	if p.Paused {
 		text.WriteString("spec.paused is true: the operator would only report. Without it:\n\n")
 	}
+	text.WriteString(headline(p) + "\n\n")
 	for _, note := range p.Notes {
 		fmt.Fprintf(text, "note: %s\n", note)
 	}

@@ -200,7 +200,7 @@ func TestMissingRightsNameTheRole(t *testing.T) {
 		code int
 		want string
 	}{
-		"status":                  {all: true, code: 1, want: refused + binding("status")},
+		"status --not-ready":      {all: true, code: 1, want: refused + binding("status")},
 		"explain a":               {all: true, code: 1, want: refused + binding("explain")},
 		"logs a":                  {all: true, code: 1, want: refused + binding("logs")},
 		"version":                 {all: true, code: 1, want: refused + binding("version")},
@@ -210,6 +210,8 @@ func TestMissingRightsNameTheRole(t *testing.T) {
 		"convert --to node-pools": {all: true, code: 1, want: "reading clusterpolicies.nvidia.com: " + refused},
 		"top nodes": {some: proxies, code: 1, want: "the usage of 1 node is unknown:\n  a: pod exporter does not answer: " +
 			refused + binding("top")},
+		"status": {some: func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/pods") },
+			want: "what is free is unknown: " + refused + binding("status")},
 		"status nowhere": {code: 1, want: "no node nowhere has the label nvidia.com/gpu.present=true: see kubectl get " +
 			"nodes --show-labels\n"},
 	} {

@@ -39,7 +39,9 @@ type statusOptions struct {
 	names               []string
 	selector            string
 	notReady, noHeaders bool
-	connection          connection
+	// sortBy is the key of a nodeOrder; empty for those that are not ready first.
+	sortBy     string
+	connection connection
 }
 
 func statusCommand() *cobra.Command {
@@ -55,8 +57,8 @@ partitioned, shares or MIG devices with the name of their resource. Where a DRA 
 "by claims": these are not read. SINCE is how long the node has been ready, or not ready. Columns that are empty for
 all nodes are left out, except with -o wide, which adds the messages.
 
-Of more than 30 nodes the table has the number in each state, and then those that are not ready. -o wide, names and
---not-ready list each node. With names or a selector the counts are those of the nodes that these choose.
+Of more than 30 nodes the table has the number in each state, and then those that are not ready. -o wide, names,
+--not-ready and --sort-by list each node. With names or a selector the counts are those of the nodes that these choose.
 
 -o html prints one page for a browser that needs no other file and no network; kubectl gpu ui shows the same one live.
 
@@ -68,6 +70,7 @@ ready.`,
 		Example: `  kubectl gpu status
   kubectl gpu status gpu-00002
   kubectl gpu status --not-ready
+  kubectl gpu status --sort-by free
   kubectl gpu status -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3 -o wide
   kubectl gpu status --watch
   kubectl gpu status -o json
@@ -82,8 +85,11 @@ ready.`,
 			if o.watch && (o.detailedExit || o.output != formatText && o.output != formatWide) {
 				return errors.New("--watch goes with the formats text and wide only, and without --detailed-exitcode")
 			}
-			if o.watch && (o.notReady || o.noHeaders) {
-				return errors.New("--watch goes without --not-ready and --no-headers")
+			if o.watch && (o.notReady || o.noHeaders || o.sortBy != "") {
+				return errors.New("--watch goes without --not-ready, --no-headers and --sort-by")
+			}
+			if err := checkSort(o.sortBy); err != nil {
+				return err
 			}
 			if len(names) > 0 && o.selector != "" {
 				return errors.New("give names or --selector, not both")
@@ -99,9 +105,12 @@ ready.`,
 		fmt.Sprintf("exit with %d if there is no policy, or it is not ready", exitNotReady))
 	flags.StringVarP(&o.selector, "selector", "l", "", "only nodes with these labels, as of kubectl get")
 	flags.BoolVar(&o.notReady, "not-ready", false, "list only nodes that are not ready")
+	flags.StringVar(&o.sortBy, "sort-by", "", "name, product, reason, usable, free or since: list all nodes in this "+
+		"order, with more devices and later changes first (default: those that are not ready first)")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print only the rows of the nodes")
 	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(statusFormats...))
+	completeFlag(command, "sort-by", fixed(nodeSortKeys()...))
 	return command
 }
 
@@ -129,11 +138,12 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 	if o.notReady && o.output != formatHTML { // A page counts all.
 		found.Nodes = overview.Unready(found.Nodes)
 	}
+	sortNodes(found.Nodes, o.sortBy)
 	if err := o.print(cmd.OutOrStdout(), live, found, time.Now()); err != nil {
 		return failure{err}
 	}
 	if unknown := live.freeUnknown(); unknown != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "kubectl gpu:", unknown)
+		fmt.Fprintf(cmd.ErrOrStderr(), "kubectl gpu: %v\n%s", unknown, bindingText(cmd, unknown))
 	}
 	return o.verdict(cmd.ErrOrStderr(), live.undecodable(), found.Policy)
 }

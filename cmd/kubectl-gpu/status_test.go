@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
@@ -78,8 +81,11 @@ func TestStatusOfSomeNodes(t *testing.T) {
 		"c --no-headers":           {rows: []string{"c"}},
 		"a z":                      {code: 1, err: "no node z has the label nvidia.com/gpu.present=true"},
 		"a -l x=y":                 {code: 2, err: "give names or --selector, not both"},
-		"--watch --not-ready":      {code: 2, err: "--watch goes without --not-ready and --no-headers"},
-		"--watch --no-headers":     {code: 2, err: "--watch goes without --not-ready and --no-headers"},
+		"--watch --not-ready":      {code: 2, err: "--watch goes without --not-ready, --no-headers and --sort-by"},
+		"--watch --no-headers":     {code: 2, err: "--watch goes without --not-ready, --no-headers and --sort-by"},
+		"--sort-by name":           {rows: []string{"a", "b", "c"}, summary: "2 of 3 nodes ready"},
+		"--sort-by size":           {code: 2, err: "--sort-by size: give one of [name product reason usable free since]"},
+		"--watch --sort-by name":   {code: 2, err: "--watch goes without --not-ready, --no-headers and --sort-by"},
 		"--watch -o json":          {code: 2, err: "--watch goes with the formats text and wide only"},
 		"a --not-ready -o json":    {rows: nil, summary: `"nodes": []`},
 		"b --not-ready -o json":    {rows: nil, summary: `"name": "b"`},
@@ -106,4 +112,29 @@ func TestStatusOfSomeNodes(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(kubectlGPU("", "status", "--kubeconfig", config, "--context", "c", "-l", "x=y").code).To(BeZero())
 	g.Expect(server.queries()).To(ContainElement("labelSelector=nvidia.com%2Fgpu.present%3Dtrue%2Cx%3Dy&limit=50"))
+}
+
+// Equal nodes keep their order, and what is not known comes last.
+func TestNodesAreSorted(t *testing.T) {
+	two, three := int64(2), int64(3)
+	at := func(seconds int64) *metav1.Time {
+		return &metav1.Time{Time: shownAt.Add(time.Duration(seconds) * time.Second)}
+	}
+	nodes := []overview.Node{
+		{Name: "c", Product: "H100", Reason: "X", GPUs: overview.GPUs{Usable: 7}, Since: at(1)},
+		{Name: "a", Product: "A100", GPUs: overview.GPUs{Usable: 8}, Since: at(2), Resources: []overview.Resource{{Free: &three}}},
+		{Name: "b", Product: "H100", Reason: "W", Resources: []overview.Resource{{}, {Free: &two}, {Free: &two}}},
+	}
+	for key, want := range map[string]string{
+		"": "cab", "name": "abc", "product": "acb", "reason": "abc", "usable": "acb", "free": "bac", "since": "acb",
+	} {
+		sorted, got := slices.Clone(nodes), ""
+		sortNodes(sorted, key)
+		for i := range sorted {
+			got += sorted[i].Name
+		}
+		NewWithT(t).Expect(got).To(Equal(want), key)
+	}
+	many := manyNodes(31, 1)
+	NewWithT(t).Expect(statusOptions{sortBy: "name"}.text(many, shownAt, palette{})).To(ContainSubstring("good-030"))
 }

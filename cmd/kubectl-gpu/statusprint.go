@@ -85,7 +85,7 @@ func (o statusOptions) text(found overview.Overview, now time.Time, colours pale
 		text := &strings.Builder{}
 		writeNodes(text, found.Nodes, now, wide, false, colours)
 		return text.String()
-	case len(o.names) > 0 || o.notReady:
+	case len(o.names) > 0 || o.notReady || o.sortBy != "":
 		return summaryText(found, colours) + nodesText(found.Nodes, now, wide, colours)
 	}
 	return overviewText(found, now, wide, colours)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -36,9 +37,9 @@ func uiCommand() *cobra.Command {
 refreshes itself. The cluster is read while a page is open, at most once in 3 seconds. If that fails, the page shows
 the error and the state that was read last.
 
-Nothing is installed in the cluster, and the page can change nothing. It is read with your rights, and has no password:
-only programs on this machine reach it, but these of all its users. Requests that another site makes in your browser
-are refused.
+Nothing is installed in the cluster, and the page can change nothing. It is read with your rights. Only programs on this
+machine reach it, and only who knows its address reads it: that has a secret, which is new each time. Requests that
+another site makes in your browser are refused.
 
 It needs the rights of kubectl gpu status.
 
@@ -86,8 +87,9 @@ func (o uiOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	if !isTCP {
 		return errors.New("serving the page: the listener has no port")
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ shows the GPUs of the cluster until Ctrl-C.\n", address)
-	return serve(ctx, listener, shown.handler(address.Port))
+	path := "/" + rand.Text() + "/"
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s%s shows the GPUs of the cluster until Ctrl-C.\n", address, path)
+	return serve(ctx, listener, shown.handler(address.Port, path))
 }
 
 // readPage reads the cluster for a live page.

@@ -89,7 +89,7 @@ func (p *playedPage) ask(method, host, path string) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(method, path, nil)
 	request.Host = host
 	answer := httptest.NewRecorder()
-	p.handler(4000).ServeHTTP(answer, request)
+	p.handler(4000, "/secret/").ServeHTTP(answer, request)
 	return answer
 }
 
@@ -100,21 +100,24 @@ func TestRequestsToThePage(t *testing.T) {
 		method, host, path string
 		code               int
 	}{
-		"by address":         {"GET", "127.0.0.1:4000", "/", 200},
-		"by name":            {"GET", "localhost:4000", "/", 200},
-		"only the headers":   {"HEAD", "127.0.0.1:4000", "/", 200},
-		"with a query":       {"GET", "127.0.0.1:4000", "/?a=b", 200},
-		"DNS rebinding":      {"GET", "evil.example.com:4000", "/", 403},
-		"a prefix":           {"GET", "127.0.0.1:4000.evil.example.com", "/", 403},
-		"a subdomain":        {"GET", "evil.localhost:4000", "/", 403},
-		"another port":       {"GET", "127.0.0.1:80", "/", 403},
-		"no port":            {"GET", "127.0.0.1", "/", 403},
-		"another address":    {"GET", "127.0.0.2:4000", "/", 403},
-		"no host":            {"GET", "", "/", 403},
-		"a form":             {"POST", "127.0.0.1:4000", "/", 405},
-		"a question of CORS": {"OPTIONS", "127.0.0.1:4000", "/", 405},
-		"a deletion":         {"DELETE", "127.0.0.1:4000", "/", 405},
+		"by address":         {"GET", "127.0.0.1:4000", "/secret/", 200},
+		"by name":            {"GET", "localhost:4000", "/secret/", 200},
+		"only the headers":   {"HEAD", "127.0.0.1:4000", "/secret/", 200},
+		"with a query":       {"GET", "127.0.0.1:4000", "/secret/?a=b", 200},
+		"DNS rebinding":      {"GET", "evil.example.com:4000", "/secret/", 403},
+		"a prefix":           {"GET", "127.0.0.1:4000.evil.example.com", "/secret/", 403},
+		"a subdomain":        {"GET", "evil.localhost:4000", "/secret/", 403},
+		"another port":       {"GET", "127.0.0.1:80", "/secret/", 403},
+		"no port":            {"GET", "127.0.0.1", "/secret/", 403},
+		"another address":    {"GET", "127.0.0.2:4000", "/secret/", 403},
+		"no host":            {"GET", "", "/secret/", 403},
+		"a form":             {"POST", "127.0.0.1:4000", "/secret/", 405},
+		"a question of CORS": {"OPTIONS", "127.0.0.1:4000", "/secret/", 405},
+		"a deletion":         {"DELETE", "127.0.0.1:4000", "/secret/", 405},
 		"another path":       {"GET", "127.0.0.1:4000", "/api/v1/secrets", 404},
+		"no secret":          {"GET", "127.0.0.1:4000", "/", 404},
+		"below the page":     {"GET", "127.0.0.1:4000", "/secret/x", 404},
+		"part of the secret": {"GET", "127.0.0.1:4000", "/secret", 404},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, p := NewWithT(t), newPlayedPage()
@@ -139,7 +142,7 @@ func TestRequestsToThePage(t *testing.T) {
 				return
 			}
 			g.Expect(p.reads.Load()).To(BeZero(), "nothing is read for it")
-			g.Expect(answer.Body.String()).NotTo(BeEmpty())
+			g.Expect(answer.Body.String()).NotTo(Or(BeEmpty(), ContainSubstring("secret")))
 		})
 	}
 }
@@ -149,7 +152,7 @@ func TestPageIsReadAtMostOnceInAWhile(t *testing.T) {
 	g, p := NewWithT(t), newPlayedPage()
 	shown := func(after time.Duration) string {
 		p.clock = p.clock.Add(after)
-		return p.ask("GET", "127.0.0.1:4000", "/").Body.String()
+		return p.ask("GET", "127.0.0.1:4000", "/secret/").Body.String()
 	}
 	g.Expect(shown(0)).To(ContainSubstring(">node-1</th>"))
 	g.Expect(shown(readInterval - 1)).To(ContainSubstring(">node-1</th>"))
@@ -224,7 +227,7 @@ func TestUI(t *testing.T) {
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	g.Expect(err).NotTo(HaveOccurred(), errOut.String())
-	g.Expect(line).To(MatchRegexp(`^http://127\.0\.0\.1:\d+/ shows the GPUs of the cluster until Ctrl-C\.\n$`))
+	g.Expect(line).To(MatchRegexp(`^http://127\.0\.0\.1:\d+/[A-Z2-7]{26}/ shows the GPUs of the cluster until Ctrl-C\.\n$`))
 	url := strings.Fields(line)[0]
 	get := func() (string, error) {
 		answer, err := http.Get(url)
@@ -249,7 +252,9 @@ func TestUI(t *testing.T) {
 		go func() { _, _ = get() }()
 		return len(hanging)
 	}, 3*readInterval, readInterval/3).ShouldNot(BeZero())
-	g.Expect(syscall.Kill(os.Getpid(), syscall.SIGINT)).To(Succeed())
+	self, err := os.FindProcess(os.Getpid())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(self.Signal(os.Interrupt)).To(Succeed())
 	g.Eventually(code, 10*time.Second).Should(Receive(BeZero()), errOut.String())
 	_, err = get()
 	g.Expect(err).To(MatchError(syscall.ECONNREFUSED))

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/subtle"
 	"fmt"
 	"net"
 	"net/http"
@@ -62,11 +63,12 @@ func (p *livePage) renew(ctx context.Context) error {
 	return nil
 }
 
-// handler serves the page at the root of this port of the loopback address.
+// handler serves the page at a path of this port of the loopback address. Other users of the machine reach the port,
+// too, so that the path is a secret, which no answer reveals.
 //
 // A site in the same browser can name this address, also by a name of its own (DNS rebinding). The Host header then has
 // that name, and is refused. The other headers keep sites from reading the page, or showing it within one of theirs.
-func (p *livePage) handler(port int) http.Handler {
+func (p *livePage) handler(port int, path string) http.Handler {
 	hosts := []string{fmt.Sprintf("%s:%d", loopback, port), fmt.Sprintf("localhost:%d", port)}
 	policy := page.Policy(true) + "; frame-ancestors 'none'"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,12 +82,12 @@ func (p *livePage) handler(port int) http.Handler {
 		header.Set("Cache-Control", "no-store")
 		switch {
 		case !slices.Contains(hosts, r.Host):
-			http.Error(w, "open http://"+hosts[0]+"/: this page has no other name", http.StatusForbidden)
+			http.Error(w, "open the address that kubectl gpu ui has printed: this page has no other name", http.StatusForbidden)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			header.Set("Allow", "GET, HEAD")
 			http.Error(w, "this page can only be read", http.StatusMethodNotAllowed)
-		case r.URL.Path != "/":
-			http.Error(w, "there is only http://"+hosts[0]+"/", http.StatusNotFound)
+		case subtle.ConstantTimeCompare([]byte(r.URL.Path), []byte(path)) == 0:
+			http.Error(w, "open the address that kubectl gpu ui has printed: there is no other page", http.StatusNotFound)
 		default:
 			p.answer(w, r)
 		}
