@@ -14,10 +14,13 @@ func TestDiff(t *testing.T) {
 		code        int
 		out, errOut string
 	}{
-		"nothing": {installedSpec, "", 0, `(?s)^Nothing changes\.\n\nThe operator would change no object: all \d+ stay as they are\.\n$`, `^$`},
+		"nothing": {installedSpec, "", 0,
+			`(?s)^Nothing changes\.\n\nThe operator would change no object: all \d+ stay as they are\.\n$`, `^$`},
 		"only the policy": {`{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true, maxParallelUpgrades: 7}}}`, "", 1,
-			`(?s)^Only the policy changes\.\n.*maxParallelUpgrades.*The operator would change no object: all \d+ stay as they are\.\n$`, `^$`},
-		"another driver": {upgradedSpec, "", 1, `(?s)^1 node restarts its driver.*ClusterPolicy cluster-policy\n  - spec\.driver\.version: "580\.1"\n` +
+			`(?s)^Only the policy changes\.\n.*maxParallelUpgrades.*` +
+				`The operator would change no object: all \d+ stay as they are\.\n$`, `^$`},
+		"another driver": {upgradedSpec, "", 1, `(?s)^1 node restarts its driver.*` +
+			`ClusterPolicy cluster-policy\n  - spec\.driver\.version: "580\.1"\n` +
 			`  \+ spec\.driver\.version: "580\.2"\n` +
 			`update DaemonSet nvidia-driver-daemonset \(driver\): 4 pods outdated, replaced by driver upgrades\n` +
 			`  - spec\.template\.spec\.containers\[nvidia-driver-ctr\]\.image: "\S+:580\.1-ubuntu24\.04"\n` +

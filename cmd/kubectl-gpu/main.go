@@ -25,6 +25,10 @@ const (
 	exitUpgrades = 3
 	// exitNotReady is that of status with --detailed-exitcode, if the policy is not ready.
 	exitNotReady = 3
+	// exitNoFreeGPU is that of test, if the node has no free GPU.
+	exitNoFreeGPU = 3
+	// exitInterrupted is that of a command which Ctrl-C has ended, as of a shell.
+	exitInterrupted = 130
 )
 
 // errUpgradesHappen makes the plugin exit with exitUpgrades. It is not printed.
@@ -95,7 +99,7 @@ func rootCommand() *cobra.Command {
 		Use:   "kubectl-gpu",
 		Short: "Show the state of GPUs and what the operator would do, clean up, and migrate from NVIDIA's operator",
 		Long: `Show the state of the GPUs of a cluster and what the GPU operator would do, and convert its objects, without
-changing anything; only cleanup and migrate change the cluster.
+changing anything. Only cleanup and migrate change the cluster; test runs a pod and deletes it.
 
 Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage. Those of diff, and of commands with
 --detailed-exitcode or --check, are in their help. Output is coloured only on a terminal, and not if NO_COLOR is set.`,
@@ -111,9 +115,9 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		statusCommand(), uiCommand(), topCommand(), explainCommand(), logsCommand(), validateCommand(), renderCommand(),
-		planCommand(), diffCommand(), mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
-		versionCommand(),
+		statusCommand(), uiCommand(), topCommand(), explainCommand(), logsCommand(), testCommand(), validateCommand(),
+		renderCommand(), planCommand(), diffCommand(), mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(),
+		migrateCommand(), versionCommand(),
 	)
 	return root
 }

@@ -79,20 +79,8 @@ ready.`,
 		ValidArgsFunction: completing(&o.connection, nodeNames),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			o.names = names
-			if !slices.Contains(statusFormats, o.output) {
-				return fmt.Errorf("--output %s: give one of %v", o.output, statusFormats)
-			}
-			if o.watch && (o.detailedExit || o.output != formatText && o.output != formatWide) {
-				return errors.New("--watch goes with the formats text and wide only, and without --detailed-exitcode")
-			}
-			if o.watch && (o.notReady || o.noHeaders || o.sortBy != "") {
-				return errors.New("--watch goes without --not-ready, --no-headers and --sort-by")
-			}
-			if err := checkSort(o.sortBy); err != nil {
+			if err := o.check(); err != nil {
 				return err
-			}
-			if len(names) > 0 && o.selector != "" {
-				return errors.New("give names or --selector, not both")
 			}
 			return o.run(cmd)
 		},
@@ -112,6 +100,23 @@ ready.`,
 	completeFlag(command, "output", fixed(statusFormats...))
 	completeFlag(command, "sort-by", fixed(nodeSortKeys()...))
 	return command
+}
+
+// check fails if flags contradict each other, or have no such value.
+func (o statusOptions) check() error {
+	if !slices.Contains(statusFormats, o.output) {
+		return fmt.Errorf("--output %s: give one of %v", o.output, statusFormats)
+	}
+	if o.watch && (o.detailedExit || o.output != formatText && o.output != formatWide) {
+		return errors.New("--watch goes with the formats text and wide only, and without --detailed-exitcode")
+	}
+	if o.watch && (o.notReady || o.noHeaders || o.sortBy != "") {
+		return errors.New("--watch goes without --not-ready, --no-headers and --sort-by")
+	}
+	if len(o.names) > 0 && o.selector != "" {
+		return errors.New("give names or --selector, not both")
+	}
+	return checkSort(o.sortBy)
 }
 
 func (o statusOptions) run(cmd *cobra.Command) error {

@@ -122,7 +122,10 @@ func TestNodesAreSorted(t *testing.T) {
 	}
 	nodes := []overview.Node{
 		{Name: "c", Product: "H100", Reason: "X", GPUs: overview.GPUs{Usable: 7}, Since: at(1)},
-		{Name: "a", Product: "A100", GPUs: overview.GPUs{Usable: 8}, Since: at(2), Resources: []overview.Resource{{Free: &three}}},
+		{
+			Name: "a", Product: "A100", GPUs: overview.GPUs{Usable: 8}, Since: at(2),
+			Resources: []overview.Resource{{Free: &three}},
+		},
 		{Name: "b", Product: "H100", Reason: "W", Resources: []overview.Resource{{}, {Free: &two}, {Free: &two}}},
 	}
 	for key, want := range map[string]string{

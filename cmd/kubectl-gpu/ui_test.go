@@ -227,7 +227,8 @@ func TestUI(t *testing.T) {
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	g.Expect(err).NotTo(HaveOccurred(), errOut.String())
-	g.Expect(line).To(MatchRegexp(`^http://127\.0\.0\.1:\d+/[A-Z2-7]{26}/ shows the GPUs of the cluster until Ctrl-C\.\n$`))
+	g.Expect(line).To(MatchRegexp(`^http://127\.0\.0\.1:\d+/[A-Z2-7]{26}/ ` +
+		`shows the GPUs of the cluster until Ctrl-C\.\n$`))
 	url := strings.Fields(line)[0]
 	get := func() (string, error) {
 		answer, err := http.Get(url)
