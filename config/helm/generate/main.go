@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/config"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 )
 
 // header is the first line of each generated template.
@@ -89,7 +91,7 @@ func generate(root string, r release) (map[string][]byte, error) {
 	for name, content := range templates {
 		files["templates/"+name] = content
 	}
-	if err := addRules(root, files); err != nil {
+	if err := r.addRules(root, files); err != nil {
 		return nil, err
 	}
 	dashboards, err := dashboardFiles(root)
@@ -109,14 +111,16 @@ func generate(root string, r release) (map[string][]byte, error) {
 // ruleFiles are the PrometheusRules below config/monitoring that the template monitoring.yaml reads.
 var ruleFiles = []string{"recording.yaml", "alerts.yaml", "aliases/aliases.yaml"}
 
-// addRules adds ruleFiles to the files of the chart as they are: the template leaves out what values turn off.
-func addRules(root string, files map[string][]byte) error {
+// addRules adds ruleFiles to the files of the chart, with the runbooks of the release: the template leaves out what
+// values turn off.
+func (r release) addRules(root string, files map[string][]byte) error {
 	for _, name := range ruleFiles {
 		data, err := os.ReadFile(filepath.Join(root, "config/monitoring", name))
 		if err != nil {
 			return fmt.Errorf("reading the rules: %w", err)
 		}
-		files["files/monitoring/"+filepath.Base(name)] = data
+		files["files/monitoring/"+filepath.Base(name)] = bytes.ReplaceAll(data,
+			[]byte(version.Runbooks("")), []byte(version.Runbooks(r.version)))
 	}
 	return nil
 }

@@ -51,6 +51,8 @@ func TestTheChartOfARelease(t *testing.T) {
 	}
 	g.Expect(text("Chart.yaml")).To(And(
 		ContainSubstring("\nversion: 1.2.3\n"), ContainSubstring("\nappVersion: v1.2.3\n")))
+	g.Expect(text("files/monitoring/alerts.yaml")).To(And(
+		ContainSubstring("/blob/v1.2.3/docs/troubleshooting.md#gpuunhealthy\n"), Not(ContainSubstring("/main/"))))
 	g.Expect(text("values.yaml")).To(And(ContainSubstring(`repository: "a.b/gpu"`),
 		ContainSubstring("Registry and path of the operator's image (default \"a.b/gpu\")\n")))
 	g.Expect(text("README.md")).To(And(

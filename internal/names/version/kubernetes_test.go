@@ -48,7 +48,7 @@ func TestMinor(t *testing.T) {
 }
 
 // Only released versions have a tag. What git describe prints for others is none.
-func TestAdmissionManifest(t *testing.T) {
+func TestAddressesOfARelease(t *testing.T) {
 	for release, revision := range map[string]string{
 		"v1.2.3": "v1.2.3", "1.2.3": "v1.2.3", "v1.2.30-rc.1": "v1.2.30-rc.1", "v1.2.3-alpha": "v1.2.3-alpha",
 		"v1.2.3-beta2": "v1.2.3-beta2", "": "main", "dev": "main", "v1.2": "main", "v1.2.3-5-g1234567": "main",
@@ -56,6 +56,8 @@ func TestAdmissionManifest(t *testing.T) {
 	} {
 		NewWithT(t).Expect(version.AdmissionManifest(release)).To(Equal(
 			"https://raw.githubusercontent.com/clusterpolicy/gpu-operator/"+revision+"/bundle/admission.yaml"), release)
+		NewWithT(t).Expect(version.Runbooks(release)).To(Equal(
+			"https://github.com/clusterpolicy/gpu-operator/blob/"+revision+"/docs/troubleshooting.md"), release)
 	}
 }
 

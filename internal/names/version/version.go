@@ -11,11 +11,21 @@ var Version = "dev"
 // AdmissionManifest returns the address of the manifest with the admission policies of a release, such as v1.2.3 or
 // 1.2.3. For any other version it is that of the main branch.
 func AdmissionManifest(release string) string {
-	revision := "main"
+	return "https://raw.githubusercontent.com/clusterpolicy/gpu-operator/" + tagOf(release) + "/bundle/admission.yaml"
+}
+
+// Runbooks returns the address of the page with a section for each alert, as the release has it. It is chosen as in
+// AdmissionManifest.
+func Runbooks(release string) string {
+	return "https://github.com/clusterpolicy/gpu-operator/blob/" + tagOf(release) + "/docs/troubleshooting.md"
+}
+
+// tagOf returns the tag of a release, such as v1.2.3, and main for any other version.
+func tagOf(release string) string {
 	if match := releaseVersion.FindStringSubmatch(release); match != nil {
-		revision = "v" + match[1]
+		return "v" + match[1]
 	}
-	return "https://raw.githubusercontent.com/clusterpolicy/gpu-operator/" + revision + "/bundle/admission.yaml"
+	return "main"
 }
 
 // releaseVersion matches the versions that have a tag. What git describe prints between two tags is none of them.

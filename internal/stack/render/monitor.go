@@ -7,11 +7,9 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/names/version"
 	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
 )
-
-// runbooks has a section for each alert.
-const runbooks = "https://github.com/clusterpolicy/gpu-operator/blob/main/docs/troubleshooting.md"
 
 // isRendered reports whether an object is rendered: a ServiceMonitor and a PrometheusRule only if the spec requests
 // them and the cluster serves the kind, any other object always.
@@ -51,7 +49,7 @@ func addRunbooks(groups []monitoringv1.RuleGroup) {
 	for _, group := range groups {
 		for i := range group.Rules {
 			if rule := &group.Rules[i]; rule.Alert != "" {
-				rule.Annotations["runbook_url"] = runbooks + "#" + strings.ToLower(rule.Alert)
+				rule.Annotations["runbook_url"] = version.Runbooks(version.Version) + "#" + strings.ToLower(rule.Alert)
 			}
 		}
 	}

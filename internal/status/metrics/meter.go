@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ var joinBuckets = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800
 type Meter struct {
 	clock clock.PassiveClock
 
+	build            prometheus.Metric
 	passes, failures prometheus.Counter
 	writes, dropped  *prometheus.CounterVec
 	joins            *prometheus.HistogramVec
@@ -39,7 +41,7 @@ func New(clk clock.PassiveClock) *Meter {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
 	}
 	return &Meter{
-		clock: clk, undecodable: map[string]int{},
+		clock: clk, undecodable: map[string]int{}, build: buildInfo(debug.ReadBuildInfo()),
 		passes:   counter("reconciliation_total", "Passes over the cluster."),
 		failures: counter("reconciliation_failed_total", "Passes in which a call to the API server failed."),
 		writes:   vector("api_writes_total", "Write requests to the API server, including failed ones.", "resource", "verb"),
@@ -58,6 +60,7 @@ func (m *Meter) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(descriptions)
 	}
+	descriptions <- m.build.Desc()
 	for _, g := range gauges {
 		descriptions <- g.description
 	}
@@ -68,6 +71,7 @@ func (m *Meter) Collect(samples chan<- prometheus.Metric) {
 	for _, c := range m.collectors() {
 		c.Collect(samples)
 	}
+	samples <- m.build
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.last == nil {

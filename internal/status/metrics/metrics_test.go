@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,11 @@ func policyStatus(state v1.State) *v1.ClusterPolicyStatus {
 func TestObservePass(t *testing.T) {
 	f := newFixture(t)
 	f.Expect(testutil.GatherAndCount(f.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "before the first pass")
+	f.expectMetrics(`
+		# HELP gpu_operator_build_info 1, with what the operator was built from as labels.
+		# TYPE gpu_operator_build_info gauge
+		gpu_operator_build_info{goversion="`+runtime.Version()+`",revision="unknown",version="dev"} 1
+	`, "build_info")
 	f.meter.ObservePass(metrics.PassStats{
 		Status: policyStatus(v1.StateNotReady), Discovered: true, AutoUpgrade: true,
 		Upgrades:  metrics.Upgrades{Pending: 3, InProgress: 4, Done: 5, Failed: 6, Available: 2, Held: 1},
@@ -83,10 +89,10 @@ func TestObservePass(t *testing.T) {
 	f.expectMetrics(`
 		# HELP gpu_operator_condition 1 if the condition of the active ClusterPolicy is True.
 		# TYPE gpu_operator_condition gauge
-		gpu_operator_condition{type="auxiliaryready"} 0
-		gpu_operator_condition{type="degraded"} 1
-		gpu_operator_condition{type="progressing"} 0
-		gpu_operator_condition{type="ready"} 0
+		gpu_operator_condition{type="AuxiliaryReady"} 0
+		gpu_operator_condition{type="Degraded"} 1
+		gpu_operator_condition{type="Progressing"} 0
+		gpu_operator_condition{type="Ready"} 0
 		# HELP gpu_operator_gpu_nodes_total GPU nodes, including excluded ones.
 		# TYPE gpu_operator_gpu_nodes_total gauge
 		gpu_operator_gpu_nodes_total 14

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -304,6 +302,6 @@ func emitConditions(m *Meter, emit emitFunc) {
 	for _, conditionType := range []string{
 		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded,
 	} {
-		emit(boolValue(meta.IsStatusConditionTrue(m.last.Status.Conditions, conditionType)), strings.ToLower(conditionType))
+		emit(boolValue(meta.IsStatusConditionTrue(m.last.Status.Conditions, conditionType)), conditionType)
 	}
 }

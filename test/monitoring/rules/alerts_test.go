@@ -99,6 +99,7 @@ func scenarios() map[string]scenario {
 	all := map[string]scenario{}
 	maps.Copy(all, ofGPUs())
 	maps.Copy(all, ofLoad())
+	maps.Copy(all, ofPrograms())
 	maps.Copy(all, ofCollection())
 	maps.Copy(all, ofTheOperator())
 	maps.Copy(all, ofNodes())
@@ -182,6 +183,51 @@ func ofLoad() map[string]scenario {
 				// Busy once an hour, free, and held for less than two hours.
 				series(gpu+held, "0x50 60x5 0x50 60x5 0x65", "DCGM_FI_DEV_GPU_UTIL"),
 				series(gpu, "0x180", "DCGM_FI_DEV_GPU_UTIL"), series(gpu+held, "0x110 stale", "DCGM_FI_DEV_GPU_UTIL"),
+			},
+		},
+	}
+}
+
+// ofPrograms has alerts about what programs do with two GPUs, and with the memory of one.
+func ofPrograms() map[string]scenario {
+	pair := func(labels, busy, active, util, memory string) string {
+		text := ""
+		for _, one := range []string{labels, strings.NewReplacer(`"GPU-1"`, `"GPU-2"`, `gpu="0"`, `gpu="1"`).Replace(labels)} {
+			text += series(one, util, busy) + series(one, memory, active)
+			util = strings.Replace(util, "0.5x180", "0.1x180", 1)
+		}
+		return text
+	}
+	const busy, active = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE"
+	const busy49, active49 = "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "DCGM_FI_PROF_DRAM_UTIL_RATIO"
+	filled := func(labels, used, free string) string {
+		return series(labels, used, "DCGM_FI_DEV_FB_USED") + series(labels, free, "DCGM_FI_DEV_FB_FREE")
+	}
+	pod := []string{`{namespace="n", node="a", pod="p"}`}
+	return map[string]scenario{
+		"NCCLTrainingStalled": {
+			bad: []string{
+				pair(gpuOld+held, busy, active, "1x180", "0.001x180"), pair(gpu+heldPlain, busy49, active49, "0.99x180", "0x180"),
+			},
+			want: pod,
+			good: []string{
+				pair(gpu+held, busy, active, "0.99x180", "0.3x180"), pair(gpu+held, busy, active, "0.5x180", "0x180"),
+				// One GPU waits for nobody, free ones for no program, and without profiling nothing is known.
+				series(gpu+held, "1x180", busy) + series(gpu+held, "0x180", active), pair(gpu, busy, active, "1x180", "0x180"),
+				pair(gpu+held, busy, active, "1x10 0.5x170", "0x180"), pair(gpu+held, busy, "DCGM_FI_DEV_SM_CLOCK", "1x180", "0x180"),
+				// A GPU of the pod works.
+				series(gpu+held, "1x180", busy) + series(gpu+held, "0x180", active) +
+					pair(strings.ReplaceAll(gpu, "GPU-1", "GPU-3")+held, busy, active, "1x180", "0.2x180"),
+			},
+		},
+		"GPUMemoryLeaking": {
+			bad:  []string{filled(gpuOld+held, "100+2x180", "900-2x180"), filled(gpu+heldPlain, "100+1x180", "900-1x180")},
+			want: pod, until: 170 * time.Minute,
+			good: []string{
+				// It grows once, or goes up and down, or so slowly that it takes days.
+				filled(gpu+held, "100+8x60 580x120", "900-8x60 420x120"),
+				filled(gpu+held, "100x60 300x60 100x60", "900x60 700x60 900x60"),
+				filled(gpu+held, "100+0.1x180", "900-0.1x180"), filled(gpu, "100+2x180", "900-2x180"),
 			},
 		},
 	}

@@ -46,6 +46,7 @@ var names49 = map[string]string{
 	"DCGM_FI_DEV_FB_USED": "DCGM_FI_DEV_FB_USED_BYTES", "DCGM_FI_DEV_FB_FREE": "DCGM_FI_DEV_FB_FREE_BYTES",
 	"DCGM_FI_DEV_FB_RESERVED": "DCGM_FI_DEV_FB_RESERVED_BYTES", "DCGM_FI_DEV_GPU_TEMP": "DCGM_FI_DEV_GPU_TEMP_CELSIUS",
 	"DCGM_FI_DEV_POWER_USAGE": "DCGM_FI_DEV_BOARD_POWER_WATTS", "DCGM_FI_DEV_XID_ERRORS": "DCGM_FI_DEV_XID_ERROR",
+	"DCGM_FI_PROF_DRAM_ACTIVE":                      "DCGM_FI_PROF_DRAM_UTIL_RATIO",
 	"DCGM_FI_DEV_ROW_REMAP_FAILURE":                 "DCGM_FI_DEV_ROW_REMAP_FAILED",
 	"DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_TOTAL",
 }
@@ -83,6 +84,7 @@ func node(name string) string {
 		put(l, "DCGM_FI_DEV_GPU_UTIL", 0.5*exporter.percent)
 		put(l, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", used)
 		memory(l, []float64{700, 200, 0}[n], []float64{200, 700, 900}[n], 100)
+		put(l, "DCGM_FI_PROF_DRAM_ACTIVE", used/2)
 		put(l, "DCGM_FI_DEV_GPU_TEMP", 50)
 		put(l, "DCGM_FI_DEV_POWER_USAGE", 300)
 		put(l, "DCGM_FI_DEV_XID_ERRORS", []float64{0, 31, 0}[n])
@@ -120,6 +122,7 @@ var want = map[string][]string{
 		`{GPU_I_ID="5", GPU_I_PROFILE="1g.10gb", UUID="GPU-3", gpu="3", modelName="NVIDIA H100", node="a"} 3.146e+08`,
 		h100(0, "7.34e+08"), h100(1, "2.097e+08"), h100(2, "0"),
 	},
+	"gpu:memory_active:ratio":             {h100(0, "0.4"), h100(1, "0.01"), h100(2, "0")},
 	"gpu:temperature:celsius":             {h100(0, "50"), h100(1, "50"), h100(2, "50")},
 	"gpu:power:watts":                     {h100(0, "300"), h100(1, "300"), h100(2, "300")},
 	"gpu:xid_last:code":                   {h100(0, "0"), h100(1, "31"), h100(2, "0")},
@@ -329,6 +332,8 @@ var ofGuides = map[string]string{
 	"dcgm_power_usage": "DCGM_FI_DEV_POWER_USAGE", "dcgm_sm_clock": "DCGM_FI_DEV_SM_CLOCK",
 	"dcgm_fb_used": "DCGM_FI_DEV_FB_USED", "dcgm_fb_free": "DCGM_FI_DEV_FB_FREE",
 	"DCGM_FI_DEV_GPU_MEMORY_USED": "DCGM_FI_DEV_FB_USED",
+	"dcgm_dram_active":            "DCGM_FI_PROF_DRAM_ACTIVE",
+	"dcgm_nvlink_bandwidth_total": "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
 }
 
 // Each alias has the value that the metric would have under its name, with a release before 4.9.0 and since.
