@@ -15,7 +15,7 @@ func TestDashboards(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob("dashboards/*.json")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(files).To(HaveLen(3))
+	g.Expect(files).To(HaveLen(4))
 	plain, with := withComponents(t), withComponents(t, "dashboards")
 	g.Expect(with).To(HaveLen(len(plain)+len(files)), "the component adds nothing else")
 	for _, file := range files {

@@ -14,6 +14,10 @@ const toNode = "/d/gpu-operator-node?var-datasource=${datasource}&var-cluster=${
 func fleet() *dashboard.DashboardBuilder {
 	b := board("fleet", "GPU fleet", "All GPUs of the cluster: how many there are, how much they are used, which ones "+
 		"have failed, what idle ones cost. "+rulesNeeded)
+	b.WithVariable(several("product", "Product", "modelName", "max by (modelName) ("+of(temperature.name, anywhere)+")")).
+		WithVariable(several("node", "Node", "node", temperature.by(anywhere))).
+		WithVariable(several("namespace", "Namespace", "namespace",
+			"max by (namespace) ("+of("gpu_workload:utilization:ratio", anywhere)+")"))
 	for _, add := range []func(*dashboard.DashboardBuilder){fleetTotals, fleetMaps, fleetHealth, fleetIdle, fleetNodes} {
 		add(b)
 	}
@@ -27,11 +31,11 @@ func total(title, about, unit, expression string) panel {
 
 func fleetTotals(b *dashboard.DashboardBuilder) {
 	b.WithPanel(lastValue(total("GPU nodes", "GPU nodes, without those that are excluded from operands.", units.Short,
-		"sum("+own("nodes")+")"), neutral)).
+		"sum("+own("nodes")+") or count("+byNode("count", temperature.by(everywhere))+")"), neutral)).
 		WithPanel(lastValue(total("Not ready", "GPU nodes that are not ready: the dashboard of the operator has the stages.",
 			units.Short, "sum("+own("nodes", `state!="ready"`)+")"), good)).
 		WithPanel(lastValue(total("GPUs", "GPUs, or MIG devices, that pods can get.", units.Short,
-			"sum("+own("gpus", `state="usable"`)+")"), neutral)).
+			"sum("+own("gpus", `state="usable"`)+") or count("+utilisation.by(everywhere)+")"), neutral)).
 		WithPanel(lastValue(total("Lost GPUs", "GPUs of the nodes that the kubelet cannot give to pods.", units.Short,
 			"sum("+own("gpus", `state="lost"`)+")"), good)).
 		WithPanel(lastValue(total("Unhealthy", "GPUs and NVSwitches that need a reset, a reboot or a person. From the "+
@@ -42,7 +46,7 @@ func fleetTotals(b *dashboard.DashboardBuilder) {
 		WithPanel(lastValue(total("Power", "What all GPUs draw.", units.Watt, "sum("+power.by(everywhere)+")"), neutral)).
 		WithPanel(lastValue(total("Idle GPUs", "GPUs that a pod has held for an hour without using them, and MIG slices and "+
 			"shared GPUs by their part of a card.", units.Short,
-			"sum("+of("namespace:gpu_idle:sum", everywhere)+")"), neutral).Decimals(1))
+			"sum("+of("namespace:gpu_idle:sum", ofTeams)+")"), neutral).Decimals(1))
 }
 
 func fleetMaps(b *dashboard.DashboardBuilder) {
@@ -59,7 +63,7 @@ func fleetMaps(b *dashboard.DashboardBuilder) {
 			distribution(temperature.by(everywhere), 5, 20, 95)))).
 		WithPanel(history(panel{title: "Utilisation by node", about: "Mean of the GPUs of each node.",
 			unit: units.PercentUnit, width: 12, height: 10, queries: []query{
-				{byNode("max", of("node:gpu_utilization:ratio", everywhere)), "{{node}}"},
+				{byNode("avg", utilisation.by(everywhere)), "{{node}}"},
 			}})).
 		WithPanel(lines(panel{title: "Temperature and power", about: "The hottest GPU, the 95th percentile and the median, " +
 			"and the mean power of a GPU.", unit: units.Celsius, width: 12, height: 10, queries: []query{
@@ -102,13 +106,14 @@ func byNamespace(vector string) string {
 
 // idleOf sums a series of gpu_workload by unit and pod, of those that are idle.
 func idleOf(name string) string {
-	return fmt.Sprintf("sum by (%s) (%s * %s) > 0", keyHeld, of("gpu_workload:"+name, everywhere),
-		of("gpu_workload:idle:bool", everywhere))
+	held := everywhere + `, namespace=~"$namespace"`
+	return fmt.Sprintf("sum by (%s) (%s * %s) > 0", keyHeld, of("gpu_workload:"+name, held),
+		of("gpu_workload:idle:bool", held))
 }
 
 func fleetIdle(b *dashboard.DashboardBuilder) {
-	held, idle := of("namespace:gpu_allocated:sum", everywhere), of("namespace:gpu_idle:sum", everywhere)
-	cost := of("namespace:gpu_idle_cost:per_hour", everywhere)
+	held, idle := of("namespace:gpu_allocated:sum", ofTeams), of("namespace:gpu_idle:sum", ofTeams)
+	cost := of("namespace:gpu_idle_cost:per_hour", ofTeams)
 	b.WithRow(section("Idle GPUs by namespace")).
 		WithPanel(areas(panel{title: "Held GPUs", about: "GPUs that the pods of each namespace hold, and those that no pod " +
 			"holds. MIG slices and shared GPUs count by their part of a card.", unit: units.Short, width: 7, height: 9,
@@ -125,7 +130,7 @@ func fleetIdle(b *dashboard.DashboardBuilder) {
 			{byNamespace(held), ""},
 			{byNamespace(idle), ""},
 			{fmt.Sprintf("avg by (cluster, namespace) (avg_over_time(%s[$__range]))",
-				of("namespace:gpu_utilization:ratio", everywhere)), ""},
+				of("namespace:gpu_utilization:ratio", ofTeams)), ""},
 			// A sample for each five minutes, whatever the interval of the rules.
 			{byNamespace("sum_over_time("+cost+"[$__range:5m])") + " / 12", ""},
 		}}, "Idle",
@@ -149,8 +154,8 @@ func fleetNodes(b *dashboard.DashboardBuilder) {
 		WithPanel(rows(panel{title: "Nodes", about: "A click on a node opens its dashboard.", unit: units.Short, width: 24,
 			height: 8, queries: []query{
 				{byNode("count", temperature.by(everywhere)), ""},
-				{byNode("max", of("node:gpu_utilization:ratio", everywhere)), ""},
-				{byNode("max", of("node:gpu_memory_used:ratio", everywhere)), ""},
+				{byNode("avg", utilisation.by(everywhere)), ""},
+				{byNode("avg", memoryShare.by(everywhere)), ""},
 				{byNode("max", temperature.by(everywhere)), ""},
 				{byNode("sum", power.by(everywhere)), ""},
 				{byNode("sum", own("node_gpu_xid_total")), ""},

@@ -25,14 +25,19 @@ func main() {
 
 // run writes the dashboards into a folder.
 func run(out string) error {
+	recorded, err := readRules(filepath.Join(out, "../monitoring/recording.yaml"))
+	if err != nil {
+		return err
+	}
 	for name, builder := range map[string]*dashboard.DashboardBuilder{
-		"fleet": fleet(), "node": node(), "operator": operator(),
+		"fleet": fleet(), "node": node(), "job": job(), "operator": operator(),
 	} {
 		board, err := builder.Build()
 		if err != nil {
 			return fmt.Errorf("building the dashboard %s: %w", name, err)
 		}
 		board.SchemaVersion = schema
+		recorded.expand(&board)
 		number(board.Panels)
 		text, err := json.MarshalIndent(board, "", " ")
 		if err != nil {

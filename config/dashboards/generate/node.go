@@ -11,11 +11,12 @@ const onNode = `node="$node"`
 
 // node is the dashboard of one node.
 func node() *dashboard.DashboardBuilder {
-	names := fmt.Sprintf("query_result(count by (node) (%s or %s or %s))", of("node:gpu_metrics:bool", everywhere),
-		own("node_metrics_ready_ts_seconds"), own("node_nvml_gpus"))
+	names := fmt.Sprintf("%s or %s or %s", temperature.by(anywhere), own("node_metrics_ready_ts_seconds"),
+		own("node_nvml_gpus"))
 	b := board("node", "GPU node", "One GPU node: what is ready, how its GPUs are used, and what the kernel log, NVML "+
-		"and DCGM say about their health. "+rulesNeeded).
-		WithVariable(choice("node", "Node", names).Regex(`/[{,]\s*node="([^"]+)"/`))
+		"and DCGM say about their health. Use and errors need only the DCGM exporter.").
+		WithVariable(listed("node", "Node", "node", names)).
+		WithVariable(several("gpu", "GPU", "gpu", temperature.by(anywhere+", "+onNode)))
 	for _, add := range []func(*dashboard.DashboardBuilder){nodeState, nodeUse, nodeHealth} {
 		add(b)
 	}
@@ -72,22 +73,42 @@ func nodeUse(b *dashboard.DashboardBuilder) {
 			units.PercentUnit, slice, utilisation.by(here)))).
 		WithPanel(lines(half("Used memory", "Memory that is in use, without what the driver reserves.", units.BytesIEC,
 			slice, memoryUsed.by(here)))).
-		WithPanel(lines(half("Temperature", "Temperature of each GPU.", units.Celsius, "GPU {{gpu}}",
-			temperature.by(here)))).
-		WithPanel(lines(half("Power", "What each GPU draws.", units.Watt, "GPU {{gpu}}", power.by(here)))).
-		WithPanel(lines(half("Clock", "Clock of the multiprocessors.", units.Hertz, "GPU {{gpu}}", clock.by()))).
+		WithPanel(lines(limited(half("Temperature", "Temperature of each GPU. "+limitNeeded, units.Celsius, "GPU {{gpu}}",
+			temperature.by(here)), temperatureLimit.by(here)))).
+		WithPanel(lines(limited(half("Power", "What each GPU draws. "+limitNeeded, units.Watt, "GPU {{gpu}}",
+			power.by(here)), powerLimit.by(here)))).
+		WithPanel(bars(half("Energy", "What each GPU has used in the time of the dashboard.", units.WattHour, "GPU {{gpu}}",
+			energy.increase(here)), neutral)).
+		WithPanel(lines(half("NVLink", "What the links of each GPU carry.", units.BytesPerSecondIEC, "GPU {{gpu}}",
+			nvlink.by(here)))).
+		WithPanel(lines(half("Clock", "Clock of the multiprocessors.", units.Hertz, "GPU {{gpu}}", clock.by(here)))).
 		WithPanel(lines(half("Memory temperature", "Temperature of the memory; not all products measure it.", units.Celsius,
-			"GPU {{gpu}}", memoryTemp.by()))).
+			"GPU {{gpu}}", memoryTemp.by(here)))).
 		WithPanel(lines(panel{title: "Tensor cores and memory", about: "Share of time in which the tensor cores and the " +
 			"memory work: means of the node. Needs the profiling counters of DCGM.", unit: units.PercentUnit, width: 12,
 			height: 8, queries: []query{
-				{"avg(" + tensorActive.by() + ")", "tensor cores"}, {"avg(" + memoryActive.by() + ")", "memory"},
+				{"avg(" + tensorActive.by(here) + ")", "tensor cores"}, {"avg(" + memoryActive.by(here) + ")", "memory"},
 			}})).
 		WithPanel(lines(panel{title: "PCIe traffic", about: "What all GPUs of the node send and receive. Needs the " +
 			"profiling counters of DCGM.", unit: units.BytesPerSecondIEC, width: 12, height: 8, queries: []query{
-			{"sum(" + pcieSent.by() + ")", "sent"}, {"sum(" + pcieReceived.by() + ")", "received"},
+			{"sum(" + pcieSent.by(here) + ")", "sent"}, {"sum(" + pcieReceived.by(here) + ")", "received"},
 		}}))
 }
+
+const limitNeeded = "The limit is that of the GPU, if the exporter's list has it: see docs/monitoring.md."
+
+// limited adds the lowest limit of the GPUs.
+func limited(p panel, limits string) panel {
+	p.queries = append(p.queries, query{"min(" + limits + ")", "limit"})
+	return p
+}
+
+// What codes mean. NVML numbers what a GPU needs.
+var (
+	recovery = map[string]string{"0": "nothing", "1": "reset", "2": "reboot", "3": "drain its peers",
+		"4": "drain and reset", "5": "recovery of the fabric"}
+	yesNo = map[string]string{"0": "no", "1": "yes"}
+)
 
 func nodeHealth(b *dashboard.DashboardBuilder) {
 	agent := func(name string) query { return query{"max by (pci) (" + own("node_"+name, onNode) + ")", ""} }
@@ -102,19 +123,24 @@ func nodeHealth(b *dashboard.DashboardBuilder) {
 		}}, "", column{field: "pci", title: "Device"}, column{field: "class", title: "Needs"},
 			column{field: "reason", title: "Reason"})).
 		WithPanel(rows(panel{title: "Counters of DCGM", about: "The last Xid, and PCIe packets that were sent again.",
-			unit: units.Short, width: 8, height: 8, queries: []query{{lastXid.by(here), ""}, {replays.by(), ""}}}, "",
+			unit: units.Short, width: 8, height: 8, queries: []query{{lastXid.by(here), ""}, {replays.by(here), ""}}}, "",
 			column{field: "gpu", title: "GPU"}, column{field: "Value #A", title: "Last Xid"},
 			column{field: "Value #B", title: "PCIe replays"})).
-		WithPanel(rows(panel{title: "State from NVML", about: "From the health agent. Recovery: what the GPU needs, as " +
-			"NVML numbers it, 0 for nothing. Throttled: share of ten minutes in which heat or the power supply slowed the GPU.",
+		WithPanel(lines(panel{title: "Memory errors", about: "Rows of the memory that were replaced, because of errors that " +
+			"could be corrected or not, and uncorrected errors, if the exporter's list has them.", unit: units.Short,
+			width: 24, height: 7, queries: []query{
+				{remapped.by(here), "GPU {{gpu}} rows, uncorrectable"}, {repaired.by(here), "GPU {{gpu}} rows, correctable"},
+				{uncorrected.by(here), "GPU {{gpu}} uncorrected errors"},
+			}})).
+		WithPanel(rows(panel{title: "State from NVML", about: "From the health agent. Throttled: share of ten minutes in which heat or the power supply slowed the GPU.",
 			unit: units.Short, width: 24, height: 7, queries: []query{
 				agent("gpu_recovery_action"), agent("gpu_ecc_uncorrected"), agent("gpu_row_remap_pending"),
 				agent("gpu_row_remap_failed"), agent("gpu_throttled_ratio"), agent("gpu_pcie_link_width"),
 				agent("gpu_pcie_link_width_max"),
 				{"sum by (pci) (" + own("node_gpu_nvlinks", onNode, `state="down"`) + ")", ""},
-			}}, "", column{field: "pci", title: "Device"}, column{field: "Value #A", title: "Recovery"},
-			column{field: "Value #B", title: "Uncorrected errors"}, column{field: "Value #C", title: "Remap pending"},
-			column{field: "Value #D", title: "Remap failed"},
+			}}, "", column{field: "pci", title: "Device"}, column{field: "Value #A", title: "Needs", words: recovery},
+			column{field: "Value #B", title: "Uncorrected errors"}, column{field: "Value #C", title: "Remap pending", words: yesNo},
+			column{field: "Value #D", title: "Remap failed", words: yesNo},
 			column{field: "Value #E", title: "Throttled", unit: units.PercentUnit},
 			column{field: "Value #F", title: "PCIe lanes"}, column{field: "Value #G", title: "of"},
 			column{field: "Value #H", title: "NVLinks down"}))

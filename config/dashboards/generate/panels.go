@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 
@@ -28,22 +29,37 @@ type panel struct {
 	// width of 24 columns, and height in rows of 30 pixels.
 	width, height uint32
 	queries       []query
-	// without is shown instead of "No data"; by default what recorded series need.
+	// without is shown instead of "No data"; by default what the series need.
 	without string
 }
 
+// needs returns the switch of what the panel shows; empty for the exporter and the operator.
+func (p panel) needs() string {
+	for _, one := range []struct {
+		series *regexp.Regexp
+		text   string
+	}{{readyName, readyNeeded}, {agentName, agentNeeded}, {recordedName, "Needs the recording rules: monitoring.rules.enabled"}} {
+		if slices.ContainsFunc(p.queries, func(q query) bool { return one.series.MatchString(q.expression) }) {
+			return one.text
+		}
+	}
+	return ""
+}
+
 const (
-	rulesNeeded = "Most series are recorded by the rules of config/monitoring: monitoring.rules.enabled with the chart."
+	rulesNeeded = "Idle GPUs, their cost and what namespaces hold need the recording rules: monitoring.rules.enabled."
+	agentNeeded = "Needs the health agent: health.agent.enabled"
+	readyNeeded = "Needs the node status exporter: nodeStatusExporter.enabled"
 	priceNeeded = "Needs a price: monitoring.rules.pricePerHour."
 )
 
-// isRecorded reports whether the panel shows series of the recording rules.
-func (p panel) isRecorded() bool {
-	return slices.ContainsFunc(p.queries, func(q query) bool { return recordedName.MatchString(q.expression) })
-}
-
-// recordedName matches the names of series of the recording rules, which alone have colons.
-var recordedName = regexp.MustCompile(`\b(gpu|gpu_workload|node|namespace):\w+:`)
+// Series by what installs them: the rules that need more than the exporter's series, the health agent, and the node
+// status exporter.
+var (
+	recordedName = regexp.MustCompile(`\b(gpu_workload:(share|idle|cost)|namespace):\w+`)
+	agentName    = regexp.MustCompile(`gpu_operator_node_(gpu|nvml)_`)
+	readyName    = regexp.MustCompile(`gpu_operator_node_(\w+_ready|stage_seconds)\b`)
+)
 
 // builder is a builder of a kind of panel.
 type builder[B any] interface {
@@ -89,8 +105,8 @@ func fill[B builder[B]](b B, p panel, as shape) B {
 		b = b.WithTarget(target)
 	}
 	// In a table this would be the text of each empty cell.
-	if as != tabular && (p.without != "" || p.isRecorded()) {
-		b = b.NoValue(cmp.Or(p.without, "Needs the recording rules"))
+	if text := cmp.Or(p.without, p.needs()); as != tabular && text != "" {
+		b = b.NoValue(text)
 	}
 	return b
 }
@@ -203,6 +219,8 @@ type column struct {
 	bar float64
 	// link is the address that a click opens.
 	link string
+	// words are shown instead of values.
+	words map[string]string
 }
 
 // rows shows one row per set of labels; the queries are joined by those that they share. Other labels are left out.
@@ -247,6 +265,9 @@ func (c column) properties() []dashboard.DynamicConfigValue {
 		set("custom.cellOptions", map[string]any{"type": "gauge", "mode": "basic"})
 		set("color", map[string]any{"mode": string(shades)})
 	}
+	if c.words != nil {
+		set("mappings", words(c.words))
+	}
 	if c.link != "" {
 		set("links", []map[string]any{{"title": "Open", "url": c.link}})
 	}
@@ -270,6 +291,17 @@ func choice(name, label, text string) *dashboard.QueryVariableBuilder {
 func cluster() *dashboard.QueryVariableBuilder {
 	return choice("cluster", "Cluster", "label_values(gpu_operator_gpu_nodes_total, cluster)").
 		IncludeAll(true).AllValue(".*").Current(selection("All", "$__all"))
+}
+
+// listed is a variable whose values are those of a label in a vector.
+func listed(name, label, by, vector string) *dashboard.QueryVariableBuilder {
+	return choice(name, label, fmt.Sprintf("query_result(count by (%s) (%s))", by, vector)).
+		Regex(fmt.Sprintf(`/[{,]\s*%s="([^"]+)"/`, by))
+}
+
+// several is a variable whose values can be chosen together; all of them also stand for series without the label.
+func several(name, label, by, vector string) *dashboard.QueryVariableBuilder {
+	return listed(name, label, by, vector).Multi(true).IncludeAll(true).AllValue(".*").Current(selection("All", "$__all"))
 }
 
 func selection(text, value string) dashboard.VariableOption {

@@ -20,14 +20,17 @@ var (
 	temperature = recorded{name: "gpu:temperature:celsius"}
 	power       = recorded{name: "gpu:power:watts"}
 	lastXid     = recorded{name: "gpu:xid_last:code"}
+	uncorrected = recorded{name: "gpu:memory_errors_uncorrected:total"}
+	// memoryActive needs the profiling counters of DCGM.
+	memoryActive = recorded{name: "gpu:memory_active:ratio", perSlice: true}
 )
 
 // scraped is a metric of the DCGM exporter that no rule records, with the unit that its queries have.
 type scraped struct {
 	// old is its name until 4.8, and scale what makes its unit that of the query, such as "* 1000"; empty for none.
 	old, scale string
-	// renamed is its name from 4.9 on, in the unit of the query; empty if it is the same.
-	renamed string
+	// renamed is its name from 4.9 on, and renamedScale as scale; empty if it is the same.
+	renamed, renamedScale string
 	// perSlice is true if a MIG slice has a value of its own. Others repeat that of the card on each slice.
 	perSlice bool
 }
@@ -38,20 +41,33 @@ const device, profiling = "DCGM_FI_DEV_", "DCGM_FI_PROF_"
 // and new ones are those of the headers of DCGM 4.6 and 4.7 and of the exporter's default-counters.csv.
 var (
 	tensorActive = scraped{old: profiling + "PIPE_TENSOR_ACTIVE", renamed: profiling + "TENSOR_UTIL_RATIO", perSlice: true}
-	memoryActive = scraped{old: profiling + "DRAM_ACTIVE", renamed: profiling + "DRAM_UTIL_RATIO", perSlice: true}
 	pcieSent     = scraped{old: profiling + "PCIE_TX_BYTES"}
 	pcieReceived = scraped{old: profiling + "PCIE_RX_BYTES"}
 	memoryTemp   = scraped{old: device + "MEMORY_TEMP", renamed: device + "MEMORY_TEMP_CELSIUS"}
 	clock        = scraped{old: device + "SM_CLOCK", scale: "* 1000000", renamed: device + "SM_CLOCK_HERTZ"}
 	replays      = scraped{old: device + "PCIE_REPLAY_COUNTER", renamed: device + "PCIE_REPLAY_TOTAL"}
+	remapped     = scraped{old: device + "UNCORRECTABLE_REMAPPED_ROWS", renamed: device + "ROW_REMAP_UNCORRECTABLE_TOTAL"}
+	repaired     = scraped{old: device + "CORRECTABLE_REMAPPED_ROWS", renamed: device + "ROW_REMAP_CORRECTABLE_TOTAL"}
+	nvlink       = scraped{old: device + "NVLINK_BANDWIDTH_TOTAL", scale: "* 1000000",
+		renamed: device + "NVLINK_THROUGHPUT_BYTES_PER_SECOND"}
+	// energy is in watt-hours: the exporter has millijoules, and joules from 4.9 on.
+	energy = scraped{old: device + "TOTAL_ENERGY_CONSUMPTION", scale: "/ 3600000",
+		renamed: device + "GPU_ENERGY_JOULES_TOTAL", renamedScale: "/ 3600"}
+	// The default list does not have the limits: docs/monitoring.md has the lines to append.
+	powerLimit       = scraped{old: device + "POWER_MGMT_LIMIT"}
+	temperatureLimit = scraped{old: device + "SLOWDOWN_TEMP"}
 )
 
-// scope selects series: those of all nodes, or of the node of the variable node.
-type scope bool
+// scope selects series by their labels.
+type scope string
 
 const (
-	everywhere scope = false
-	here       scope = true
+	anywhere   scope = inCluster
+	everywhere scope = inCluster + `, node=~"$node", modelName=~"$product"`
+	here       scope = inCluster + `, ` + onNode + `, gpu=~"$gpu"`
+	// ofTeams is for series of namespaces, and ofJob for those of pods.
+	ofTeams scope = inCluster + `, namespace=~"$namespace"`
+	ofJob   scope = inCluster + `, namespace=~"$namespace", pod=~"$pod"`
 )
 
 const inCluster = `cluster=~"$cluster"`
@@ -70,13 +86,8 @@ func (r recorded) by(in scope) string {
 	return fmt.Sprintf("max by (%s) (%s)", keyOf(r.perSlice), of(r.name, in))
 }
 
-// of returns a recorded series that has the label node.
-func of(name string, in scope) string {
-	if in == here {
-		return fmt.Sprintf("%s{%s, %s}", name, inCluster, onNode)
-	}
-	return fmt.Sprintf("%s{%s}", name, inCluster)
-}
+// of returns a recorded series.
+func of(name string, in scope) string { return fmt.Sprintf("%s{%s}", name, in) }
 
 func keyOf(perSlice bool) string {
 	if perSlice {
@@ -85,24 +96,39 @@ func keyOf(perSlice bool) string {
 	return keyCard
 }
 
-// by returns one value per card or, if each has its own, per MIG slice, of the node of the variable node. The label of
-// the node is hostname, until the exporter's release 4.8.2 Hostname.
-func (s scraped) by() string {
-	terms := []string{
-		fmt.Sprintf(`%s{%s, hostname="$node"} %s`, s.old, inCluster, s.scale),
-		fmt.Sprintf(`%s{%s, Hostname="$node"} %s`, s.old, inCluster, s.scale),
-	}
-	if s.renamed != "" {
-		terms = append(terms, fmt.Sprintf(`%s{%s, hostname="$node"}`, s.renamed, inCluster))
-	}
-	for i := range terms {
-		terms[i] = strings.TrimSpace(terms[i])
+// by returns one value per card or, if each has its own, per MIG slice.
+func (s scraped) by(in scope) string {
+	return fmt.Sprintf("max by (%s) (%s)", keyOf(s.perSlice), s.each(in, "%s"))
+}
+
+// increase returns how much a counter has grown in the time of the dashboard.
+func (s scraped) increase(in scope) string {
+	return fmt.Sprintf("max by (%s) (%s)", keyOf(s.perSlice), s.each(in, "increase(%s[$__range])"))
+}
+
+// each returns the series under each name, in the unit of the query, with the label node.
+func (s scraped) each(in scope, function string) string {
+	var terms []string
+	for _, one := range []struct{ name, scale string }{{s.old, s.scale}, {s.renamed, s.renamedScale}} {
+		for _, selector := range selectors(one.name, string(in)) {
+			terms = append(terms, strings.TrimSpace(fmt.Sprintf(function, selector)+" "+one.scale))
+		}
 	}
 	expression := strings.Join(terms, " or ")
-	for _, label := range []string{"Hostname", "hostname"} {
+	for _, label := range hostLabels {
 		expression = fmt.Sprintf(`label_replace(%s, "node", "$1", "%s", "(.+)")`, expression, label)
 	}
-	return fmt.Sprintf("max by (%s) (%s)", keyOf(s.perSlice), expression)
+	return expression
+}
+
+// heldBy returns the units that the pods of the variables hold.
+func heldBy() string {
+	return fmt.Sprintf("max by (%s) (%s)", keyHeld, of("gpu_workload:utilization:ratio", ofJob))
+}
+
+// jobs returns the values of what the pods hold, once each: and adds no series, and no label.
+func jobs(values string, perSlice bool) string {
+	return fmt.Sprintf("%s and on (%s) %s", values, keyOf(perSlice), heldBy())
 }
 
 // usedByPod returns the utilisation of each unit with the labels namespace and pod of each pod that holds it; free ones

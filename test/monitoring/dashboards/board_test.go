@@ -13,7 +13,7 @@ import (
 )
 
 // names are the dashboards.
-var names = []string{"fleet", "node", "operator"}
+var names = []string{"fleet", "node", "job", "operator"}
 
 // root of the repository.
 const root = "../../.."
@@ -37,7 +37,8 @@ func read(t *testing.T, name string) (drawing.Board, []byte) {
 type values map[string]string
 
 var chosen = values{
-	"datasource": "prometheus", "cluster": ".*", "job": "(gpu-operator)", "node": "train-1",
+	"datasource": "prometheus", "cluster": ".*", "job": "(gpu-operator)", "node": "train-1", "gpu": ".*",
+	"product": ".*", "namespace": ".*", "pod": ".*",
 }
 
 var name = regexp.MustCompile(`\$(?:\{(\w+)\}|(\w+))`)

@@ -29,6 +29,7 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 
 	"github.com/clusterpolicy/gpu-operator/test/monitoring/drawing"
+	"github.com/clusterpolicy/gpu-operator/test/monitoring/ruleset"
 )
 
 // register makes the SDK know the kinds of panels and queries that the dashboards have; it refuses others.
@@ -76,7 +77,7 @@ func faults(err error) error {
 // known are the units of Grafana that the dashboards have.
 var known = []string{
 	units.Short, units.PercentUnit, units.Watt, units.Celsius, units.BytesIEC, units.Hertz, units.Seconds,
-	units.OpsPerSecond, units.WritesPerSecond, units.RequestsPerSecond, units.BytesPerSecondIEC,
+	units.OpsPerSecond, units.WritesPerSecond, units.RequestsPerSecond, units.BytesPerSecondIEC, units.WattHour,
 }
 
 func TestDashboardsAreWhole(t *testing.T) {
@@ -152,7 +153,13 @@ func checkContent(t *testing.T, name string, p drawing.Panel) {
 func checkVariables(t *testing.T, file string, b drawing.Board) {
 	t.Helper()
 	used := map[string]bool{"datasource": true}
-	for _, q := range queries(b) {
+	asks := queries(b)
+	for _, v := range b.Templating.List {
+		if text, is := v.Query.(string); is {
+			asks = append(asks, asked{target: drawing.Target{Expr: text}})
+		}
+	}
+	for _, q := range asks {
 		for _, match := range name.FindAllStringSubmatch(q.target.Expr, -1) {
 			used[match[1]+match[2]] = true
 		}
@@ -238,7 +245,8 @@ func TestEverySeriesExists(t *testing.T) {
 	t.Logf("metrics in queries that exist: %d/%d, unknown: %d", all-unknown, all, unknown)
 }
 
-// What a rule makes of a metric of the exporter has no second definition in a dashboard.
+// What a rule makes of a metric of the exporter has no second definition in a dashboard: a query that has the metric, to
+// work without the rules, has the series as well.
 func TestNothingIsDefinedTwice(t *testing.T) {
 	defined := map[string]string{}
 	for _, group := range rulesOfGPUs(t) {
@@ -251,14 +259,18 @@ func TestNothingIsDefinedTwice(t *testing.T) {
 	for _, name := range names {
 		b, _ := read(t, name)
 		for _, q := range queries(b) {
-			for _, metric := range metricsOf(t, q.target.Expr) {
-				if record := defined[metric]; record != "" && strings.HasPrefix(metric, "DCGM_") {
+			all := metricsOf(t, q.target.Expr)
+			for _, metric := range all {
+				if defined[metric] != "" && strings.HasPrefix(metric, "DCGM_") && !slices.ContainsFunc(all, isRecorded) {
+					record := defined[metric]
 					t.Errorf("%s: use what is made of %s, such as %s", q, metric, record)
 				}
 			}
 		}
 	}
 }
+
+func isRecorded(metric string) bool { return strings.Contains(metric, ":") }
 
 // metricsOf returns the metrics that an expression selects.
 func metricsOf(t *testing.T, text string) []string {
@@ -394,6 +406,62 @@ func TestEveryQueryHasAResult(t *testing.T) {
 			t.Logf("queries with a result: %d/%d", all-empty, all)
 			checkIdleCost(t, a)
 		})
+	}
+}
+
+// Without the rules, the health agent and the node status exporter each query has the same result that it has with them,
+// unless its panel names the switch of what it needs.
+func TestTheExporterAlone(t *testing.T) {
+	const lasting = 4 * time.Hour
+	operator := newSimulation(t, lasting)
+	now := begin.Add(lasting)
+	for _, honor := range []bool{false, true} {
+		for _, r := range []release{release482, release483, release490} {
+			all := fleetOf(only(r, honor), operator)
+			exporters := func(at time.Time) []scraped {
+				return slices.DeleteFunc(all(at), func(s scraped) bool {
+					return s.labels["service"] != "nvidia-dcgm-exporter" && s.labels["service"] != "gpu-operator"
+				})
+			}
+			ask := func(groups []ruleset.Group) asker {
+				return asker{
+					engine: engine(), storage: recordWith(t, groups, now.Add(-8*time.Minute), now, exporters), now: now,
+					over: 4 * time.Minute, step: time.Minute, values: chosen,
+				}
+			}
+			with, alone := ask(rulesOfGPUs(t)), ask(nil)
+			for _, name := range []string{"fleet", "node", "job"} {
+				b, _ := read(t, name)
+				for _, q := range queries(b) {
+					if !needsMore(q) {
+						same(t, q, with.ask(t, q.target), alone.ask(t, q.target))
+					}
+				}
+			}
+		}
+	}
+}
+
+var switched = regexp.MustCompile(`gpu_operator_(node_|nvidia_)|\b(namespace|gpu_workload:(share|idle|cost)):?\w*:`)
+
+// needsMore reports whether a query shows what the exporter alone does not have.
+func needsMore(q asked) bool { return switched.MatchString(q.target.Expr) }
+
+// same compares the last values of results.
+func same(t *testing.T, q asked, want, got promql.Matrix) {
+	t.Helper()
+	text := func(m promql.Matrix) []string {
+		var list []string
+		for _, series := range m {
+			list = append(list, fmt.Sprintf("%s %.6g", series.Metric.DropReserved(func(label string) bool {
+				return label == labels.MetricName
+			}), series.Floats[len(series.Floats)-1].F))
+		}
+		slices.Sort(list)
+		return list
+	}
+	if len(got) == 0 || !slices.Equal(text(want), text(got)) {
+		t.Errorf("%s:\nwith rules %s\nalone %s", q, text(want), text(got))
 	}
 }
 

@@ -82,6 +82,13 @@ var fields = []field{
 		value: func(l load) float64 { return math.Round(l.util * 9000) }},
 	{old: "DEV_VGPU_LICENSE_STATUS", renamed: "DEV_VGPU_LICENSE_STATUS", scale: 1, kind: "gauge",
 		value: func(load) float64 { return 0 }},
+	// Rows that docs/monitoring.md appends to the list.
+	{old: "DEV_POWER_MGMT_LIMIT", renamed: "DEV_POWER_MGMT_LIMIT", scale: 1, kind: "gauge",
+		value: func(load) float64 { return 700 }},
+	{old: "DEV_SLOWDOWN_TEMP", renamed: "DEV_SLOWDOWN_TEMP", scale: 1, kind: "gauge",
+		value: func(load) float64 { return 87 }},
+	{old: "DEV_ECC_DBE_VOL_TOTAL", renamed: "DEV_ECC_DBE_VOL_TOTAL", scale: 1, kind: "counter",
+		value: func(l load) float64 { return map[bool]float64{true: 2}[l.xid > 0] }},
 	{old: "PROF_GR_ENGINE_ACTIVE", renamed: "PROF_GR_ENGINE_UTIL_RATIO", scale: 1, kind: "gauge", slices: true,
 		value: func(l load) float64 { return l.util }},
 	{old: "PROF_PIPE_TENSOR_ACTIVE", renamed: "PROF_TENSOR_UTIL_RATIO", scale: 1, kind: "gauge", slices: true,

@@ -3,6 +3,7 @@ package dashboards
 import (
 	"bytes"
 	"image/png"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,6 +24,10 @@ func TestPictures(t *testing.T) {
 	a := asker{engine: engine(), storage: storage, now: end, over: over, step: 2 * time.Minute, values: chosen}
 	for _, name := range names {
 		b, _ := read(t, name)
+		a.values = maps.Clone(chosen)
+		if name == "job" {
+			a.values["namespace"] = "search"
+		}
 		drawn, err := drawing.Draw(b, drawing.Span{From: end.Add(-over), To: end, Step: a.step}, a.series(t))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -42,8 +42,15 @@ func rulesOfGPUs(t *testing.T) []ruleset.Group {
 // record stores the answers of targets between two times, every scrapeEvery, and what the rules make of them.
 func record(t *testing.T, from, until time.Time, scrape func(at time.Time) []scraped) *teststorage.TestStorage {
 	t.Helper()
+	return recordWith(t, rulesOfGPUs(t), from, until, scrape)
+}
+
+func recordWith(
+	t *testing.T, groups []ruleset.Group, from, until time.Time, scrape func(at time.Time) []scraped,
+) *teststorage.TestStorage {
+	t.Helper()
 	storage := teststorage.New(t)
-	rules, err := ruleset.Load(t.Context(), rulesOfGPUs(t), t.TempDir(), scrapeEvery, engine(), storage)
+	rules, err := ruleset.Load(t.Context(), groups, t.TempDir(), scrapeEvery, engine(), storage)
 	if err != nil {
 		t.Fatal(err)
 	}

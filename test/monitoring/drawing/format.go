@@ -35,7 +35,7 @@ func format(unit string, value float64) string {
 		return trim(value, 1) + " s"
 	}
 	base, suffix := 1000.0, map[string]string{
-		"watt": "W", "hertz": "Hz", "bytes": "iB", "binBps": "iB/s", "ops": "ops/s", "wps": "wr/s", "reqps": "req/s",
+		"watt": "W", "watth": "Wh", "hertz": "Hz", "bytes": "iB", "binBps": "iB/s", "ops": "ops/s", "wps": "wr/s", "reqps": "req/s",
 	}[unit]
 	if strings.HasPrefix(suffix, "iB") {
 		base = 1024

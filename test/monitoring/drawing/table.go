@@ -84,6 +84,8 @@ func agree(a, b row, fields map[string]int, frames int) bool {
 type column struct {
 	field, title, unit string
 	bar                float64
+	// words are shown instead of values.
+	words map[string]string
 }
 
 func (p Panel) columns() []column {
@@ -99,6 +101,8 @@ func (p Panel) columns() []column {
 				switch property.ID {
 				case "unit":
 					list[i].unit, _ = property.Value.(string)
+				case "mappings":
+					list[i].words = wordsOf(property.Value)
 				case "max":
 					list[i].bar, _ = property.Value.(float64)
 				}
@@ -106,6 +110,21 @@ func (p Panel) columns() []column {
 		}
 	}
 	return list
+}
+
+// wordsOf returns the texts of a list of value mappings.
+func wordsOf(mappings any) map[string]string {
+	found := map[string]string{}
+	list, _ := mappings.([]any)
+	for _, mapping := range list {
+		fields, _ := mapping.(map[string]any)
+		options, _ := fields["options"].(map[string]any)
+		for value, option := range options {
+			result, _ := option.(map[string]any)
+			found[value], _ = result["text"].(string)
+		}
+	}
+	return found
 }
 
 func (c *canvas) table(body box, p Panel, list []series) {
@@ -167,7 +186,9 @@ func (c *canvas) widths(body box, columns []column, rows []row) []box {
 // cell writes a label or a value.
 func (c *canvas) cell(place box, p Panel, col column, text string) {
 	value, err := strconv.ParseFloat(text, 64)
-	if err == nil && strings.HasPrefix(col.field, "Value") {
+	if word, mapped := col.words[text]; mapped {
+		text = word
+	} else if err == nil && strings.HasPrefix(col.field, "Value") {
 		text = format(cmp.Or(col.unit, p.FieldConfig.Defaults.Unit), value)
 		if col.bar > 0 {
 			bar := place.inset(0, 2, 62, 2)
