@@ -25,7 +25,10 @@ func TestPictures(t *testing.T) {
 	for _, name := range names {
 		b, _ := read(t, name)
 		a.values = maps.Clone(chosen)
-		if name == "job" {
+		switch name {
+		case "fleet":
+			a.values["node"] = ".*"
+		case "job":
 			a.values["namespace"] = "search"
 		}
 		drawn, err := drawing.Draw(b, drawing.Span{From: end.Add(-over), To: end, Step: a.step}, a.series(t))
