@@ -126,20 +126,22 @@ func nodeHealth(b *dashboard.DashboardBuilder) {
 			unit: units.Short, width: 8, height: 8, queries: []query{{lastXid.by(here), ""}, {replays.by(here), ""}}}, "",
 			column{field: "gpu", title: "GPU"}, column{field: "Value #A", title: "Last Xid"},
 			column{field: "Value #B", title: "PCIe replays"})).
-		WithPanel(lines(panel{title: "Memory errors", about: "Rows of the memory that were replaced, because of errors that " +
-			"could be corrected or not, and uncorrected errors, if the exporter's list has them.", unit: units.Short,
+		WithPanel(lines(panel{title: "Memory errors", about: "Rows of the memory that were replaced, because of errors " +
+			"that could be corrected or not, and uncorrected errors, if the exporter's list has them.", unit: units.Short,
 			width: 24, height: 7, queries: []query{
 				{remapped.by(here), "GPU {{gpu}} rows, uncorrectable"}, {repaired.by(here), "GPU {{gpu}} rows, correctable"},
 				{uncorrected.by(here), "GPU {{gpu}} uncorrected errors"},
 			}})).
-		WithPanel(rows(panel{title: "State from NVML", about: "From the health agent. Throttled: share of ten minutes in which heat or the power supply slowed the GPU.",
+		WithPanel(rows(panel{title: "State from NVML", about: "From the health agent. Throttled: share of ten minutes in " +
+			"which heat or the power supply slowed the GPU.",
 			unit: units.Short, width: 24, height: 7, queries: []query{
 				agent("gpu_recovery_action"), agent("gpu_ecc_uncorrected"), agent("gpu_row_remap_pending"),
 				agent("gpu_row_remap_failed"), agent("gpu_throttled_ratio"), agent("gpu_pcie_link_width"),
 				agent("gpu_pcie_link_width_max"),
 				{"sum by (pci) (" + own("node_gpu_nvlinks", onNode, `state="down"`) + ")", ""},
 			}}, "", column{field: "pci", title: "Device"}, column{field: "Value #A", title: "Needs", words: recovery},
-			column{field: "Value #B", title: "Uncorrected errors"}, column{field: "Value #C", title: "Remap pending", words: yesNo},
+			column{field: "Value #B", title: "Uncorrected errors"},
+			column{field: "Value #C", title: "Remap pending", words: yesNo},
 			column{field: "Value #D", title: "Remap failed", words: yesNo},
 			column{field: "Value #E", title: "Throttled", unit: units.PercentUnit},
 			column{field: "Value #F", title: "PCIe lanes"}, column{field: "Value #G", title: "of"},

@@ -38,7 +38,9 @@ func (p panel) needs() string {
 	for _, one := range []struct {
 		series *regexp.Regexp
 		text   string
-	}{{readyName, readyNeeded}, {agentName, agentNeeded}, {recordedName, "Needs the recording rules: monitoring.rules.enabled"}} {
+	}{{readyName, readyNeeded}, {agentName, agentNeeded}, {
+		recordedName, "Needs the recording rules: monitoring.rules.enabled",
+	}} {
 		if slices.ContainsFunc(p.queries, func(q query) bool { return one.series.MatchString(q.expression) }) {
 			return one.text
 		}
