@@ -7,6 +7,6 @@
 //
 // The queries use the series that the rules of config/monitoring record, so that each value is defined and priced in
 // one place. Where these come from the exporter alone, the query has the expression of the rule as well, so that the
-// panel works without the rules. Otherwise they use only series of the operator, of its node programs, and of the default
-// list of the DCGM exporter, both with the names until its release 4.8 and with those from 4.9 on.
+// panel works without the rules. Otherwise they use only series of the operator, of its node programs, and of the
+// default list of the DCGM exporter, both with the names until its release 4.8 and with those from 4.9 on.
 package main
