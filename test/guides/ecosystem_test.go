@@ -42,6 +42,7 @@ var scenarios = []claim{
 	{"the pods of the samples get their GPUs", podsOfSamples},
 	{"the policies for the network select the pods that they are about", networkPolicies},
 	{"the policy for GPU pods warns, reports or refuses", gpuPodModes},
+	{"the rules of Kyverno and Gatekeeper refuse a pod without a GPU on a GPU node", engineRules},
 	{"the API server accepts the rules about GPUs", rulesAreValid},
 	{"the API server accepts the sample for Flux", fluxSampleIsValid},
 	{"the API server accepts the sample for Argo CD", argoCDSampleIsValid},

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kubelet "k8s.io/kubelet/config/v1beta1"
@@ -35,14 +36,51 @@ var definitions = []definition{
 		},
 	}, {
 		module: "github.com/kedacore/keda/v2", version: "v2.20.2", sum: "h1:SR60v8uIcelbveS8n/1jcl8tLdBBIbHMxmdOHw8tKqA=",
-		paths: []string{"config/crd/bases/keda.sh_scaledobjects.yaml"},
+		paths: []string{
+			"config/crd/bases/keda.sh_scaledobjects.yaml",
+			"config/crd/bases/keda.sh_scaledjobs.yaml",
+			"config/crd/bases/keda.sh_triggerauthentications.yaml",
+		},
 	}, {
 		module: "github.com/kubeflow/training-operator", version: "v1.8.1",
-		sum:   "h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc=",
-		paths: []string{"manifests/base/crds/kubeflow.org_pytorchjobs.yaml"},
+		sum: "h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc=",
+		paths: []string{
+			"manifests/base/crds/kubeflow.org_pytorchjobs.yaml", "manifests/base/crds/kubeflow.org_tfjobs.yaml",
+		},
+	}, {
+		module: "github.com/kubeflow/trainer/v2", version: "v2.0.0",
+		sum:   "h1:mnQSR9iPKItxyUR8mq66XsmxqKNVHwr9YYOB7BTU9dU=",
+		paths: []string{"manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml"},
+	}, {
+		module: "github.com/ray-project/kuberay/ray-operator", version: "v1.5.0",
+		sum:   "h1:KCjCQ7PSsvs9Ke+90CZbbs498nuaIJ/JkXk4vd54EVg=",
+		paths: []string{"config/crd/bases/ray.io_rayjobs.yaml"},
+	}, {
+		module: "github.com/kserve/kserve", version: "v0.15.2", sum: "h1:uph7Umk331fvBMrHHpTJNDt6+lf3IAuyiskaQw8wIAk=",
+		paths: []string{
+			"config/crd/full/serving.kserve.io_inferenceservices.yaml",
+			"config/crd/full/serving.kserve.io_servingruntimes.yaml",
+		},
+	}, {
+		module: "sigs.k8s.io/jobset", version: "v0.10.1", sum: "h1:u8QKifNsrWVrlRFe6w2ofYTqFT9ma2DRHxfeB2m9xyU=",
+		paths: []string{"config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"},
+	}, {
+		module: "sigs.k8s.io/lws", version: "v0.7.0", sum: "h1:qWfzX8+UBak+Hq0+m/PuE3uO0mp/3dmm5q/h/7z31A8=",
+		paths: []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"},
+	}, {
+		module: "sigs.k8s.io/scheduler-plugins", version: "v0.33.5",
+		sum:   "h1:9u4QAYbuoxa59aStrJKP4Bii2EQrZmGPN2tzvfs2gL0=",
+		paths: []string{"config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"},
 	}, {
 		module: "github.com/kubeflow/mpi-operator", version: "v0.8.0",
 		sum: "h1:22EccUiO4VDooG4TooesdE8o8euGVj89PIRhiP24SRE=", paths: []string{"manifests/base/kubeflow.org_mpijobs.yaml"},
+	}, {
+		module: "github.com/kyverno/kyverno", version: "v1.18.2", sum: "h1:w/p1ysSEzOuMO4DaYmpiJ5YioL4OCkgmFFC5cJqiJ68=",
+		paths: []string{"config/crds/policies.kyverno.io/policies.kyverno.io_validatingpolicies.yaml"},
+	}, {
+		module: "github.com/open-policy-agent/gatekeeper/v3", version: "v3.23.1",
+		sum:   "h1:njHTm0SJ6ZEhhEgmQTpJKTGQbc99fSs4hGiEp1OIKck=",
+		paths: []string{"config/crd/bases/constrainttemplate-customresourcedefinition.yaml"},
 	}, {
 		module: "github.com/fluxcd/kustomize-controller", version: "v1.7.3",
 		sum:   "h1:SzNnGn/4ObAPEHHleM5U7y/AKxKXph3Vj6ZhteeXw8M=",
@@ -76,7 +114,7 @@ func samplesAreValid(e *env) {
 		paths = append(paths, found...)
 	}
 	_, err := envtest.InstallCRDs(e.cluster.SimulatorConfig, envtest.CRDInstallOptions{
-		Paths: paths, ErrorIfPathMissing: true,
+		Paths: paths, ErrorIfPathMissing: true, MaxTime: eventually,
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	applied, decoded, names := 0, 0, sampleNames(e)
@@ -187,7 +225,7 @@ func onTenantNode(object *unstructured.Unstructured) {
 	switch object.GetKind() {
 	case "Pod":
 		path = []string{"spec", "nodeSelector"}
-	case "Deployment", "StatefulSet":
+	case "Deployment", "StatefulSet", "Job":
 	default:
 		return
 	}
@@ -205,9 +243,16 @@ func podsOfSamples(e *env) {
 	aligned := e.podsOf(team, 1)[0]
 	e.Expect(aligned.Status.QOSClass).To(Equal(corev1.PodQOSGuaranteed), "its CPUs are its own")
 	e.expectRunning(&aligned)
-	team = e.apply("jupyter.yaml", onTenantNode)
-	notebook := e.podsOf(team, 1)[0]
-	e.expectWaiting(&notebook, "unbound immediate PersistentVolumeClaims")
+	team = e.apply("multi-gpu-job.yaml", onTenantNode)
+	training := e.podsOf(team, 1)[0]
+	e.expectRunning(&training)
+	e.Expect(training.Spec.Containers[0].Resources.Limits).To(
+		HaveKeyWithValue(corev1.ResourceName(wholeGPU), resource.MustParse("4")))
+	for _, name := range []string{"jupyter.yaml", "spot.yaml"} {
+		team = e.apply(name, onTenantNode)
+		stateful := e.podsOf(team, 1)[0]
+		e.expectWaiting(&stateful, "unbound immediate PersistentVolumeClaims")
+	}
 	team = e.apply("cluster-autoscaler.yaml", nil)
 	burst := e.podsOf(team, 1)[0]
 	e.expectWaiting(&burst, "didn't match Pod's node affinity/selector")
