@@ -5,23 +5,43 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // engineRules: the expressions of the samples for Kyverno and Gatekeeper, which the API server itself runs here, refuse
 // a pod that tolerates the taint of GPU nodes and requests no GPU. They accept every other one.
 func engineRules(e *env) {
-	kyverno := e.sample("kyverno.yaml")[0].Object["spec"].(map[string]any)
-	targets, _, err := unstructured.NestedSlice(e.sample("gatekeeper.yaml")[0].Object, "spec", "targets")
-	e.Expect(err).NotTo(HaveOccurred())
-	gatekeeper := targets[0].(map[string]any)["code"].([]any)[0].(map[string]any)["source"].(map[string]any)
+	kyverno := struct{ Spec engine }{}
+	e.decode("kyverno.yaml", &kyverno)
+	template := struct {
+		Spec struct {
+			Targets []struct{ Code []struct{ Source engine } }
+		}
+	}{}
+	e.decode("gatekeeper.yaml", &template)
+	gatekeeper := template.Spec.Targets[0].Code[0].Source
 	anyObject := map[string]any{"name": "anyObject", "expression": "object"}
-	gatekeeper["variables"] = append([]any{anyObject}, gatekeeper["variables"].([]any)...)
-	for name, rules := range map[string]map[string]any{"kyverno": kyverno, "gatekeeper": gatekeeper} {
+	gatekeeper.Variables = append([]any{anyObject}, gatekeeper.Variables...)
+	for name, rules := range map[string]engine{"kyverno": kyverno.Spec, "gatekeeper": gatekeeper} {
 		e.expectGPUNodesForGPUPods(name, map[string]any{
-			"matchConstraints": kyverno["matchConstraints"],
-			"variables":        rules["variables"], "validations": rules["validations"],
+			"matchConstraints": kyverno.Spec.MatchConstraints,
+			"variables":        rules.Variables, "validations": rules.Validations,
 		})
 	}
+}
+
+// engine is what a policy engine shares with the policies of the API server.
+type engine struct {
+	Variables, Validations []any
+	MatchConstraints       map[string]any
+}
+
+// decode reads the first object of a sample.
+func (e *env) decode(name string, into any) {
+	e.t.Helper()
+	text, err := yaml.Marshal(e.sample(name)[0])
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(yaml.Unmarshal(text, into)).To(Succeed())
 }
 
 // expectGPUNodesForGPUPods checks a policy in a namespace of its own.

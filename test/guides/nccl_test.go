@@ -33,7 +33,8 @@ func TestNCCLVerdict(t *testing.T) {
 		"by no network":  {results, "0", "300", "VERDICT FAIL: NCCL used no network"},
 		"through memory": {direct + staged + results, "0", "300", "VERDICT FAIL: a channel lacks GPUDirect RDMA"},
 		"wrong results": {
-			direct + "# Out of bounds values : 2 FAILED\n# Avg bus bandwidth : 371.5\n", "0", "300", "VERDICT FAIL: wrong results",
+			direct + "# Out of bounds values : 2 FAILED\n# Avg bus bandwidth : 371.5\n", "0", "300",
+			"VERDICT FAIL: wrong results",
 		},
 		"no bandwidth": {direct + "# Out of bounds values : 0 OK\n", "0", "300", "VERDICT FAIL:  GB/s, expected"},
 	} {
