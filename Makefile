@@ -160,11 +160,12 @@ suites        = ./internal/controller/...
 # Packages tested at a time where many tests wait: more than a small machine has cores.
 overlap       = 4
 
-# $(1): format, $(2): packages, $(3): flags of go test.
+# $(1): format, $(2): packages, $(3): flags of go test. Without symbols for debuggers, linking the test programs takes half
+# as long.
 define go-test
 	@mkdir -p $(cache)/times
 	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" --jsonfile=$(cache)/times/$@.json \
-	  -- $(3) $(vet) $(TESTFLAGS)
+	  -- $(3) $(vet) -ldflags=-s $(TESTFLAGS)
 endef
 
 # A sample of the tests in test/ runs here, which is to end in 20 minutes on two cores; cluster.SkipInSample marks those

@@ -123,7 +123,8 @@ func (e *env) addNode(name string) {
 	for operandName := range e.snapshot.DaemonSets {
 		e.snapshot.Pods[name][operand.Name(operandName)] = &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: operandName + "-" + name[len(name)-5:], Namespace: namespace, Annotations: map[string]string{templateDigest: "now"},
+				Name: operandName + "-" + name[len(name)-5:], Namespace: namespace,
+				Annotations:     map[string]string{templateDigest: "now"},
 				OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: operandName, Controller: new(true)}},
 			},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{

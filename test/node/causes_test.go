@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,7 +15,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -28,6 +31,10 @@ type cause struct {
 	spec map[string]any
 	// order is what the plugin is told; nil for an undisturbed one.
 	order *node.Order
+	// forbids is an object of this resource in the operator's namespace, and keeps the plugin's pod from being created;
+	// nil for none.
+	forbids  runtime.Object
+	resource string
 	// reason of the node, if the words do not say it.
 	reason string
 	// words decide: someone who reads them knows what to do.
@@ -59,7 +66,7 @@ func podSecurity(of map[string]any) map[string]any {
 func ofImages(local, other, closed string) []cause {
 	return []cause{
 		{name: "no such image", spec: pulled(local, "missing"), words: []string{"not found"}},
-		{name: "no such layer", spec: pulled(local, "layers"), words: []string{"not found"}},
+		{name: "no such layer", spec: pulled(local, "layers"), words: []string{"/layers/", "not found"}},
 		{name: "credentials required", spec: pulled(local, "unauthorized"),
 			words: []string{"may require authorization: authorization failed"}},
 		{name: "access denied", spec: pulled(local, "forbidden"), words: []string{"403 Forbidden"}},
@@ -88,11 +95,24 @@ func ofPods(file string) []cause {
 			words: []string{"Insufficient memory"}},
 		{name: "an unknown resource", spec: limits("example.com/none", "1"),
 			reason: "Unschedulable", words: []string{"Insufficient example.com/none"}},
-		{name: "no such seccomp profile", spec: podSecurity(map[string]any{
-			"seccompProfile": map[string]any{"type": "Localhost", "localhostProfile": "none.json"},
-		}), words: []string{"none.json"}},
+		{name: "sysctl forbidden", spec: podSecurity(map[string]any{
+			"sysctls": []any{map[string]any{"name": "kernel.msgmax", "value": "1"}},
+		}), words: []string{`forbidden sysctl: "kernel.msgmax"`}},
 		{name: "root forbidden", spec: podSecurity(map[string]any{"runAsNonRoot": true}),
 			words: []string{"breaks non-root policy"}},
+		{name: "no such priority class", spec: map[string]any{"daemonsets": map[string]any{
+			"priorityClassName": "none", "updateStrategy": "RollingUpdate",
+		}}, words: []string{"no PriorityClass with name none"}},
+		{name: "a quota", resource: "resourcequotas", forbids: &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Name: forbidding},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+		}, reason: "QuotaExceeded", words: []string{"exceeded quota: " + forbidding}},
+		{name: "a limit range", resource: "limitranges", forbids: &corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Name: forbidding},
+			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type: corev1.LimitTypeContainer, Min: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Ti")},
+			}}},
+		}, words: []string{"minimum memory usage per Container is 1Ti"}},
 		{name: "no memory to start", spec: limits("memory", "1Mi"), words: []string{"memory"}},
 	}
 }
@@ -164,6 +184,9 @@ func (b *env) checkCause(c cause) {
 		b.Expect(b.machine.Order(devicePlugin.program, c.order)).To(Succeed())
 		b.t.Cleanup(func() { b.Expect(b.machine.Order(devicePlugin.program, nil)).To(Succeed()) })
 	}
+	if c.forbids != nil {
+		b.forbid(c.resource, c.forbids)
+	}
 	b.replaceSpec(c.spec)
 	if c.spec == nil {
 		b.deletePods(devicePlugin.app)
@@ -190,6 +213,19 @@ func (b *env) checkCause(c cause) {
 		out, err := b.shell(command)
 		b.Expect(err).NotTo(HaveOccurred(), "%s\n%s", command, out)
 	}
+}
+
+// forbidding is the name of the object that keeps pods from being created.
+const forbidding = "no-more"
+
+// forbid creates the object until the end of the test.
+func (b *env) forbid(resource string, object runtime.Object) {
+	core := b.client.CoreV1().RESTClient()
+	b.Expect(core.Post().Namespace(namespace).Resource(resource).Body(object).Do(b.t.Context()).Error()).To(Succeed())
+	b.t.Cleanup(func() {
+		b.Expect(core.Delete().Namespace(namespace).Resource(resource).Name(forbidding).
+			Do(context.WithoutCancel(b.t.Context())).Error()).To(Succeed())
+	})
 }
 
 // replaceSpec makes the spec of the policy these fields and no others.

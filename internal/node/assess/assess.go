@@ -324,10 +324,7 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 	if ds == nil {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
-	verdict := in.Stack.explainStart(readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now), pod)
-	if verdict.State == readiness.Failed {
-		verdict.Pod = pod.Name
-	}
+	verdict := in.ofPod(pod, ds)
 	if onNode.Stage == v1.StageDriver {
 		verdict = explainKernel(verdict, in.NodePlan)
 	}
@@ -338,6 +335,15 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 		verdict.Reason, verdict.Message = v1.ReasonUpgradePending, outdatedMessage(in, onNode, pod)
 	}
 	return explainUndeclared(verdict, onNode)
+}
+
+// ofPod returns the verdict on a pod of a DaemonSet, which names the pod if that has failed.
+func (in *Input) ofPod(pod *corev1.Pod, ds *appsv1.DaemonSet) readiness.Verdict {
+	verdict := in.Stack.explainStart(readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now), pod)
+	if verdict.State == readiness.Failed {
+		verdict.Pod = pod.Name
+	}
+	return verdict
 }
 
 // explainUndeclared gives the verdict on a ready driver the reason why it stays as it is, if NVIDIADriver objects
