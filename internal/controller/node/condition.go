@@ -99,8 +99,8 @@ func (s *scope) resetDwell(stage bool) {
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
 // cause, not for another detail of the same pod, when a label takes the GPUs of a ready node away, when the node is
-// ready after one of these, and when others run on it what an operand does, and no longer do. Another reason in the place of
-// that is not its end.
+// ready after one of these, and when others run on it what an operand does, and no longer do. Another reason in the
+// place of that is not its end.
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{
