@@ -62,23 +62,25 @@ func podSecurity(of map[string]any) map[string]any {
 	return map[string]any{"daemonsets": map[string]any{"podSecurityContext": of, "updateStrategy": "RollingUpdate"}}
 }
 
-// ofImages are failures of images. closed is an address at which nothing listens.
-func ofImages(local, other, closed string) []cause {
+// ofImages are failures of images.
+func ofImages(of registries) []cause {
 	return []cause{
-		{name: "no such image", spec: pulled(local, "missing"), words: []string{"not found"}},
-		{name: "no such layer", spec: pulled(local, "layers"), words: []string{"/layers/", "not found"}},
-		{name: "credentials required", spec: pulled(local, "unauthorized"),
+		{name: "no such image", spec: pulled(of.local, "missing"), words: []string{"not found"}},
+		{name: "no such layer", spec: pulled(of.local, "layers"), words: []string{"/layers/", "not found"}},
+		{name: "credentials required", spec: pulled(of.local, "unauthorized"),
 			words: []string{"may require authorization: authorization failed"}},
-		{name: "access denied", spec: pulled(local, "forbidden"), words: []string{"403 Forbidden"}},
-		{name: "rate limit", spec: pulled(local, "limited"), words: []string{"429 Too Many Requests"}},
-		{name: "registry fails", spec: pulled(local, "broken"), words: []string{"500 Internal Server Error"}},
-		{name: "other platform", spec: pulled(local, "platform"), words: []string{"no match for platform in manifest"}},
-		{name: "registry without TLS", spec: pulled(other, "missing"),
+		{name: "access denied", spec: pulled(of.local, "forbidden"), words: []string{"403 Forbidden"}},
+		{name: "rate limit", spec: pulled(of.local, "limited"), words: []string{"429 Too Many Requests"}},
+		{name: "registry fails", spec: pulled(of.local, "broken"), words: []string{"500 Internal Server Error"}},
+		{name: "other platform", spec: pulled(of.local, "platform"), words: []string{"no match for platform in manifest"}},
+		{name: "registry without TLS", spec: pulled(of.plain, "missing"),
 			words: []string{"server gave HTTP response to HTTPS client"}},
-		{name: "registry down", spec: pulled(closed, "missing"), words: []string{"connection refused"}},
+		{name: "certificate not trusted", spec: pulled(of.selfSigned, "missing"),
+			words: []string{"x509: certificate signed by unknown authority"}},
+		{name: "registry down", spec: pulled(of.closed, "missing"), words: []string{"connection refused"}},
 		{name: "registry unknown", spec: pulled("registry.invalid", "missing"), words: []string{"registry.invalid"}},
 		{name: "never pulled", spec: plugin(map[string]any{
-			"image": local + "/missing/k8s-device-plugin:v2", "imagePullPolicy": "Never",
+			"image": of.local + "/missing/k8s-device-plugin:v2", "imagePullPolicy": "Never",
 		}), reason: "ErrImageNeverPull", words: []string{"is not present with pull policy of Never"}},
 	}
 }
@@ -88,6 +90,10 @@ func ofPods(file string) []cause {
 	return []cause{
 		{name: "a file for a directory", spec: plugin(map[string]any{"mps": map[string]any{"root": file}}),
 			reason: "FailedMount", words: []string{file, "not a directory"}},
+		{name: "a quota", resource: "resourcequotas", forbids: &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Name: forbidding},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+		}, reason: "QuotaExceeded", words: []string{"exceeded quota: " + forbidding}},
 		{name: "too much CPU", spec: limits("cpu", "1000"), reason: "Unschedulable", words: []string{"Insufficient cpu"}},
 		{name: "a directory that cannot be made", spec: plugin(map[string]any{"mps": map[string]any{"root": "/proc/none"}}),
 			reason: "FailedMount", words: []string{"/proc/none"}},
@@ -100,13 +106,6 @@ func ofPods(file string) []cause {
 		}), words: []string{`forbidden sysctl: "kernel.msgmax"`}},
 		{name: "root forbidden", spec: podSecurity(map[string]any{"runAsNonRoot": true}),
 			words: []string{"breaks non-root policy"}},
-		{name: "no such priority class", spec: map[string]any{"daemonsets": map[string]any{
-			"priorityClassName": "none", "updateStrategy": "RollingUpdate",
-		}}, words: []string{"no PriorityClass with name none"}},
-		{name: "a quota", resource: "resourcequotas", forbids: &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Name: forbidding},
-			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
-		}, reason: "QuotaExceeded", words: []string{"exceeded quota: " + forbidding}},
 		{name: "a limit range", resource: "limitranges", forbids: &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Name: forbidding},
 			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -167,11 +166,10 @@ func TestCauses(t *testing.T) {
 	b.loadWrongImages()
 	b.createPolicy(samplePolicy())
 	b.awaitHealthy("3m")
-	local, other := b.serveRegistries()
 	file := "/run/gpu-operator-file"
 	b.Expect(os.WriteFile(b.machine.Running(file), nil, 0o644)).To(Succeed())
 	begin := time.Now()
-	all := append(append(ofImages(local, other, "127.0.0.1:1"), ofPods(file)...), ofPrograms()...)
+	all := append(append(ofImages(b.serveRegistries()), ofPods(file)...), ofPrograms()...)
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) { b.in(t).checkCause(c) })
 	}

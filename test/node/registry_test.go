@@ -60,7 +60,7 @@ func manifests() map[string]answer {
 }
 
 // serveRegistry serves a registry that has no image, at this address, and returns its name.
-func (b *env) serveRegistry(address netip.Addr) string {
+func (b *env) serveRegistry(address netip.Addr, start func(*httptest.Server)) string {
 	answers := manifests()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		repository, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), "/")
@@ -82,12 +82,24 @@ func (b *env) serveRegistry(address netip.Addr) string {
 	var err error
 	server.Listener, err = (&net.ListenConfig{}).Listen(b.t.Context(), "tcp", netip.AddrPortFrom(address, 0).String())
 	b.Expect(err).NotTo(HaveOccurred())
-	server.Start()
+	start(server)
 	b.t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
 }
 
-// serveRegistries serves one registry that containerd asks by HTTP, as it is local, and one that it asks by HTTPS.
-func (b *env) serveRegistries() (local, other string) {
-	return b.serveRegistry(netip.AddrFrom4([4]byte{127, 0, 0, 1})), b.serveRegistry(node.Address)
+// registries are the names of registries.
+type registries struct {
+	// local answers by HTTP, and containerd asks it so; plain answers by HTTP, too, and is asked by HTTPS.
+	local, plain string
+	// selfSigned has a certificate that nobody trusts, and nothing listens at closed.
+	selfSigned, closed string
+}
+
+func (b *env) serveRegistries() registries {
+	return registries{
+		local:      b.serveRegistry(netip.AddrFrom4([4]byte{127, 0, 0, 1}), (*httptest.Server).Start),
+		plain:      b.serveRegistry(node.Address, (*httptest.Server).Start),
+		selfSigned: b.serveRegistry(node.Address, (*httptest.Server).StartTLS),
+		closed:     "127.0.0.1:1",
+	}
 }

@@ -47,6 +47,16 @@ func (in NodeInput) addCommands(f *Finding, operand string) {
 	case v1.ReasonDevicePluginOff:
 		f.Commands = in.removal(labels.DeployDevicePlugin)
 		return
+	case v1.ReasonQuotaExceeded:
+		f.Commands = []string{fmt.Sprintf("kubectl -n %s describe resourcequota", in.Namespace)}
+		return
+	case v1.ReasonPodSecurityDenied:
+		f.Commands = []string{"kubectl describe namespace " + in.Namespace}
+		return
+	case v1.ReasonAdmissionDenied, v1.ReasonFailedCreate:
+		// The Events of the DaemonSet are all that there is of pods that cannot be created.
+		f.Commands = []string{fmt.Sprintf("kubectl -n %s describe daemonset -l %s=%s", in.Namespace, labels.Operand, operand)}
+		return
 	}
 	for _, pod := range in.podsOf(f.Reason, operand) {
 		if len(f.Commands) == maxCommands {

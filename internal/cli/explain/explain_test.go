@@ -637,13 +637,19 @@ func TestCommandsForANode(t *testing.T) {
 		}, []string{"kubectl label node a nvidia.com/gpu.deploy.device-plugin-"}},
 		"Excluded": {map[string]string{"nvidia.com/gpu.deploy.operands": "false"},
 			[]string{"kubectl label node a nvidia.com/gpu.deploy.operands-"}},
-		"GPUsUnhealthy": {},
+		"QuotaExceeded":     {want: []string{"kubectl -n gpus describe resourcequota"}},
+		"PodSecurityDenied": {want: []string{"kubectl describe namespace gpus"}},
+		"AdmissionDenied":   {want: []string{"kubectl -n gpus describe daemonset -l nvidia.com/gpu-operator.operand=driver"}},
+		"FailedCreate":      {want: []string{"kubectl -n gpus describe daemonset -l nvidia.com/gpu-operator.operand=driver"}},
+		"GPUsUnhealthy":     {},
 	} {
 		g, n := NewWithT(t), node("a", "nvidia.com/gpu=8")
 		n.Labels = test.labels
 		n.Status.Conditions[0] = corev1.NodeCondition{
-			Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: reason, Message: "a: stage Driver: x",
+			Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: reason,
+			Message: "a: stage Driver, operand driver: x",
 		}
+		n.Annotations = map[string]string{"nvidia.com/gpu-operator.report": `{"stage":"Driver","operand":"driver"}`}
 		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 		seen := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
 		got := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: policy, Namespace: "gpus", Reasons: all(t)})
