@@ -75,8 +75,8 @@ func ofImages(of registries) []cause {
 		{name: "other platform", spec: pulled(of.local, "platform"), words: []string{"no match for platform in manifest"}},
 		{name: "registry without TLS", spec: pulled(of.plain, "missing"),
 			words: []string{"server gave HTTP response to HTTPS client"}},
-		{name: "certificate not trusted", spec: pulled(of.selfSigned, "missing"),
-			words: []string{"x509: certificate signed by unknown authority"}},
+		{name: "certificate of another name", spec: pulled(of.otherName, "missing"),
+			words: []string{"failed to verify certificate: x509: certificate is valid for 127.0.0.1"}},
 		{name: "registry down", spec: pulled(of.closed, "missing"), words: []string{"connection refused"}},
 		{name: "registry unknown", spec: pulled("registry.invalid", "missing"), words: []string{"registry.invalid"}},
 		{name: "never pulled", spec: plugin(map[string]any{
@@ -109,9 +109,9 @@ func ofPods(file string) []cause {
 		{name: "a limit range", resource: "limitranges", forbids: &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Name: forbidding},
 			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-				Type: corev1.LimitTypeContainer, Min: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Ti")},
+				Type: corev1.LimitTypePod, Min: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Ti")},
 			}}},
-		}, words: []string{"minimum memory usage per Container is 1Ti"}},
+		}, words: []string{"minimum memory usage per Pod is 1Ti"}},
 		{name: "no memory to start", spec: limits("memory", "1Mi"), words: []string{"memory"}},
 	}
 }

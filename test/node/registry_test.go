@@ -91,15 +91,15 @@ func (b *env) serveRegistry(address netip.Addr, start func(*httptest.Server)) st
 type registries struct {
 	// local answers by HTTP, and containerd asks it so; plain answers by HTTP, too, and is asked by HTTPS.
 	local, plain string
-	// selfSigned has a certificate that nobody trusts, and nothing listens at closed.
-	selfSigned, closed string
+	// otherName has a certificate for another address, and nothing listens at closed.
+	otherName, closed string
 }
 
 func (b *env) serveRegistries() registries {
 	return registries{
-		local:      b.serveRegistry(netip.AddrFrom4([4]byte{127, 0, 0, 1}), (*httptest.Server).Start),
-		plain:      b.serveRegistry(node.Address, (*httptest.Server).Start),
-		selfSigned: b.serveRegistry(node.Address, (*httptest.Server).StartTLS),
-		closed:     "127.0.0.1:1",
+		local:     b.serveRegistry(netip.AddrFrom4([4]byte{127, 0, 0, 1}), (*httptest.Server).Start),
+		plain:     b.serveRegistry(node.Address, (*httptest.Server).Start),
+		otherName: b.serveRegistry(node.Address, (*httptest.Server).StartTLS),
+		closed:    "127.0.0.1:1",
 	}
 }
