@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +26,9 @@ const (
 
 	// operatorImage is the image of the operator's helper containers. A real node has it.
 	operatorImage = "ghcr.io/clusterpolicy/gpu-operator:demo"
+
+	// model of the GPUs, which supports MIG.
+	model = simulator.ModelH100
 
 	// startLimit is the timeout from the first process to the operator's readiness.
 	startLimit = 3 * time.Minute
@@ -78,12 +82,15 @@ func startEnv(ctx context.Context, built programs, opts options, progress io.Wri
 	defer cancel()
 	e := &env{}
 	var err error
+	address := reachable(progress)
 	fmt.Fprintln(progress, "Starting the control plane ...")
 	if e.cluster, err = cluster.Start(limited, clusterOptions(opts)); err != nil {
 		return e, err
 	}
 	fmt.Fprintf(progress, "Kubernetes %s is up; KUBECONFIG=%s\n", e.cluster.Version, e.cluster.Kubeconfig())
-	e.simulator, err = simulator.New(simulator.Options{Config: e.cluster.SimulatorConfig, Programs: built.node})
+	e.simulator, err = simulator.New(simulator.Options{
+		Config: e.cluster.SimulatorConfig, Programs: built.node, Modules: true, Address: address,
+	})
 	if err != nil {
 		return e, err
 	}
@@ -109,16 +116,32 @@ func startEnv(ctx context.Context, built programs, opts options, progress io.Wri
 	return e, e.startOperator(limited, built.operator)
 }
 
+// reachable returns the address at which the simulated nodes serve their logs and metrics, and makes the API server ask
+// no proxy for it.
+func reachable(progress io.Writer) string {
+	address := simulator.ReachableAddress()
+	if address == "" {
+		fmt.Fprintln(progress, "Without a network, kubectl logs and kubectl gpu top have nothing to show.")
+		return ""
+	}
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		if err := os.Setenv(name, strings.TrimPrefix(os.Getenv(name)+","+address, ",")); err != nil {
+			fmt.Fprintf(progress, "The API server may not reach the simulated nodes: %v\n", err)
+		}
+	}
+	return address
+}
+
 // addNodes creates the nodes. The last one runs the real gpu-node, if this computer allows it.
 func (e *env) addNodes(ctx context.Context, count int, progress io.Writer) error {
-	if _, err := e.simulator.AddNodes(ctx, count-1); err != nil {
+	if _, err := e.simulator.AddNodesOf(ctx, count-1, simulator.NodeSpec{Model: model}); err != nil {
 		return err
 	}
 	// Node Feature Discovery has not labelled the last one: gpu-node discovers its GPUs.
-	last := simulator.NodeSpec{Processes: true, Undiscovered: true}
+	last := simulator.NodeSpec{Processes: true, Undiscovered: true, Model: model}
 	if err := e.simulator.CanRunProcesses(); err != nil {
 		fmt.Fprintf(progress, "gpu-node is simulated on every node: %v\n", err)
-		last = simulator.NodeSpec{}
+		last = simulator.NodeSpec{Model: model}
 	}
 	name, err := e.simulator.AddNode(ctx, last)
 	if err == nil && last.Processes {

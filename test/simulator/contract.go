@@ -15,6 +15,7 @@ const (
 	appValidator    = "nvidia-operator-validator"
 	appFeatures     = "gpu-feature-discovery"
 	appMIG          = "nvidia-mig-manager"
+	appExporter     = "nvidia-dcgm-exporter"
 	appMPS          = "nvidia-device-plugin-mps-control-daemon"
 
 	// configManager is NVIDIA's program that chooses the configuration of the device plugin on each node, and

@@ -22,6 +22,9 @@ func (n *node) features(p *pod) map[string]string {
 	if strategy != strategyNone {
 		labels["mig.strategy"] = strategy
 	}
+	if version := n.driverVersion(); version != "" {
+		labels["cuda.driver-version.full"] = version
+	}
 	set := func(prefix, product string, count, memory, replicas int64) {
 		maps.Copy(labels, featuresOf(prefix, product, sharing, count, memory, replicas))
 	}
@@ -49,6 +52,19 @@ func (n *node) features(p *pod) map[string]string {
 		}
 	}
 	return labels
+}
+
+// driverVersion returns the version of the driver by the tag of its image, which ends with the name of the operating
+// system; empty without a driver pod.
+func (n *node) driverVersion() string {
+	for _, p := range n.pods {
+		if p.drives() {
+			image := p.mains[0].spec.Image
+			version, _, _ := strings.Cut(image[strings.LastIndex(image, ":")+1:], "-")
+			return version
+		}
+	}
+	return ""
 }
 
 // featuresOf returns the labels of one kind of device. sharing is how it is shared, if it is.

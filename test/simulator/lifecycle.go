@@ -39,6 +39,7 @@ func (s *Simulator) Start(ctx context.Context) error {
 
 // Stop ends the simulator and returns once all processes and files of its nodes are removed.
 func (s *Simulator) Stop() {
+	s.endpoints.close()
 	if s.cancel != nil {
 		s.cancel()
 		<-s.ended

@@ -62,7 +62,7 @@ type migManager struct {
 
 // migPod returns the pod whose MIG manager works, nil for none.
 func (n *node) migPod() *pod {
-	if n.host != nil || len(models[n.model].profiles) == 0 || n.migFault() == CrashLoop {
+	if len(models[n.model].profiles) == 0 || n.migFault() == CrashLoop {
 		return nil
 	}
 	for _, p := range n.pods {

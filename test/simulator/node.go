@@ -94,7 +94,7 @@ func (n *node) observe(now time.Time, pods []*corev1.Pod) error {
 		present[object.UID] = true
 		p, ok := n.pods[object.UID]
 		if !ok {
-			p = newPod(object, now, podAddress(n.sim.addresses.Add(1)))
+			p = newPod(object, now, n.sim.newPodAddress(object))
 			n.pods[object.UID] = p
 		}
 		p.object = object

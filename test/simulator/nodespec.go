@@ -90,6 +90,7 @@ func (s *Simulator) AddNode(ctx context.Context, spec NodeSpec) (string, error) 
 		return "", fmt.Errorf("create node %s: the model %s of GPU is unknown", spec.Name, spec.Model)
 	}
 	node := spec.node(serial)
+	s.endpoints.publish(node)
 	if _, err := s.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return "", fmt.Errorf("create node %s: %w", spec.Name, err)
 	}

@@ -41,6 +41,9 @@ type Options struct {
 	// operands beside a loaded driver. An equal driver is kept, and another one is replaced only once nothing uses the
 	// GPUs.
 	Modules bool
+	// Address, if not empty, is one of this computer at which the API server gets the logs of containers and the metrics
+	// of DCGM exporters, see ReachableAddress. It is the address of all nodes then. Port 9400 must be free.
+	Address string
 	// Programs let nodes run processes, see NodeSpec.Processes; without them no node does.
 	Programs host.Programs
 	// Dir is the directory for the machines of such nodes, which is kept. The default is a temporary directory that is
@@ -57,6 +60,8 @@ type Simulator struct {
 	kubelet string
 	faults  faults
 	queue   workqueue.TypedRateLimitingInterface[string]
+	// endpoints serve logs and metrics.
+	endpoints endpoints
 	// serial numbers the nodes that were added, addresses the pods.
 	serial, addresses atomic.Int64
 
@@ -110,7 +115,10 @@ func New(opts Options) (*Simulator, error) {
 	}
 	s.dice = dice{seed: opts.Seed, jitter: s.timing.Jitter}
 	s.prepareProcesses(opts)
-	return s, s.prepareInformers()
+	if err := s.prepareInformers(); err != nil {
+		return nil, err
+	}
+	return s, s.serve(opts.Address)
 }
 
 // prepareProcesses checks whether nodes can run processes.

@@ -63,6 +63,9 @@ func (h *Host) environment(c Container, bin string) ([]string, error) {
 
 // field returns the value of a field of the pod, as the downward API names it.
 func field(c Container, path string) (string, error) {
+	if key, found := strings.CutPrefix(path, "metadata.annotations['"); found {
+		return c.Pod.Annotations[strings.TrimSuffix(key, "']")], nil
+	}
 	switch path {
 	case "metadata.name":
 		return c.Pod.Name, nil

@@ -33,6 +33,7 @@ func (h *Host) install() error {
 		"/proc/sys/kernel/osrelease":        hw.Kernel + "\n",
 		"/proc/sys/kernel/random/boot_id":   hw.BootID + "\n",
 		"/proc/stat":                        fmt.Sprintf("btime %d\n", time.Now().Unix()),
+		"/proc/self/mountinfo":              "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n",
 		"/proc/modules":                     "ext4 1048576 1 - Live 0x0000000000000000\n",
 		"/proc/devices":                     "Character devices:\n  1 mem\n\nBlock devices:\n",
 		"/sys/class/dmi/id/product_name":    "Simulated Machine\n",

@@ -49,6 +49,10 @@ func (v volumes) source(name string) (string, error) {
 					LocalObjectReference: volume.ConfigMap.LocalObjectReference, Items: volume.ConfigMap.Items,
 				},
 			}}}, dir)
+		case volume.DownwardAPI != nil:
+			err = v.once(&corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+				DownwardAPI: &corev1.DownwardAPIProjection{Items: volume.DownwardAPI.Items},
+			}}}, dir)
 		default:
 			err = errors.New("its type is not simulated")
 		}
