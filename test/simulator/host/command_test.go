@@ -66,3 +66,14 @@ func TestParentOfMountsContainsThem(t *testing.T) {
 	g.Expect(filepath.Join(node, "sub")).NotTo(BeAnExistingFile(), "a mount in a mount changes no volume")
 	g.Expect(files.locate("/data/sub/file")).To(Equal(files.mounts[2].source + "/file"))
 }
+
+func TestOwnMountReplacesTheDefaultAtItsPath(t *testing.T) {
+	g := NewWithT(t)
+	own := t.TempDir()
+	files := filesystem{root: t.TempDir(), mounts: []mount{{"/proc", t.TempDir()}, {"/sys", t.TempDir()}}}
+	files.add(mount{"/sys", own})
+	g.Expect(files.link()).To(Succeed())
+	g.Expect(os.Readlink(filepath.Join(files.root, "sys"))).To(Equal(own))
+	g.Expect(files.locate("/sys/file")).To(Equal(own + "/file"))
+	g.Expect(filepath.Join(files.root, "proc")).To(BeADirectory(), "other defaults are kept")
+}

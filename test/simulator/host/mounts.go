@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,12 @@ type filesystem struct {
 	// root is the container's root, which only has the mounts.
 	root   string
 	mounts []mount
+}
+
+// add adds a mount of the container. It replaces the default mount at the same path, as a container runtime does.
+func (f *filesystem) add(own mount) {
+	f.mounts = slices.DeleteFunc(f.mounts, func(m mount) bool { return m.at == own.at })
+	f.mounts = append(f.mounts, own)
 }
 
 // locate returns the path on this computer of a path in the container.
@@ -93,7 +100,7 @@ func (h *Host) filesystem(volumes volumes, c Container) (filesystem, error) {
 		if err != nil {
 			return f, err
 		}
-		f.mounts = append(f.mounts, mount{filepath.Clean(m.MountPath), filepath.Join(source, m.SubPath)})
+		f.add(mount{filepath.Clean(m.MountPath), filepath.Join(source, m.SubPath)})
 	}
 	if err := os.MkdirAll(f.root, 0o755); err != nil {
 		return f, err
