@@ -70,7 +70,7 @@ func (s *Simulator) serve(address string) error {
 func newServer(address, port string, handle http.HandlerFunc) (*httptest.Server, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, port))
 	if err != nil {
-		return nil, fmt.Errorf("serve logs and metrics of simulated nodes: %w", err)
+		return nil, fmt.Errorf("serve logs and metrics of simulated nodes: %w; end what uses the port", err)
 	}
 	server := httptest.NewUnstartedServer(handle)
 	_ = server.Listener.Close()
