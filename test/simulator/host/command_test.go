@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // help is gpu-node's help for a command with all types of flags.
@@ -76,4 +78,20 @@ func TestOwnMountReplacesTheDefaultAtItsPath(t *testing.T) {
 	g.Expect(os.Readlink(filepath.Join(files.root, "sys"))).To(Equal(own))
 	g.Expect(files.locate("/sys/file")).To(Equal(own + "/file"))
 	g.Expect(filepath.Join(files.root, "proc")).To(BeADirectory(), "other defaults are kept")
+}
+
+func TestVolumeOfTheDownwardAPIHasFields(t *testing.T) {
+	g := NewWithT(t)
+	h := &Host{dir: t.TempDir()}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{UID: "uid", Annotations: map[string]string{"example.com/key": "value"}},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "info", VolumeSource: corev1.VolumeSource{
+			DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{
+				Path: "file", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['example.com/key']"},
+			}}},
+		}}}},
+	}
+	dir, err := h.volumes(t.Context(), pod).source("info")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.ReadFile(filepath.Join(dir, "file"))).To(BeEquivalentTo("value"))
 }
