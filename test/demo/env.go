@@ -124,6 +124,10 @@ func reachable(progress io.Writer) string {
 		fmt.Fprintln(progress, "Without a network, kubectl logs and kubectl gpu top have nothing to show.")
 		return ""
 	}
+	if err := simulator.CanServe(address); err != nil {
+		fmt.Fprintf(progress, "kubectl logs and kubectl gpu top have nothing to show: %v\n", err)
+		return ""
+	}
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		if err := os.Setenv(name, strings.TrimPrefix(os.Getenv(name)+","+address, ",")); err != nil {
 			fmt.Fprintf(progress, "The API server may not reach the simulated nodes: %v\n", err)

@@ -46,6 +46,16 @@ func ReachableAddress() string {
 	return ""
 }
 
+// CanServe returns why logs and figures cannot be served at this address; nil if they can: another program may use the
+// exporter's port.
+func CanServe(address string) error {
+	server, err := newServer(address, exporterPort, nil)
+	if err == nil {
+		_ = server.Listener.Close()
+	}
+	return err
+}
+
 // serve starts the servers. Without an address there are none.
 func (s *Simulator) serve(address string) error {
 	if address == "" {

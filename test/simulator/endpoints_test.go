@@ -106,4 +106,10 @@ func TestAPortThatIsTakenIsNamed(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = newServer("127.0.0.1", port, nil)
 	g.Expect(err).To(MatchError(And(ContainSubstring(other.Addr().String()), ContainSubstring("end what uses the port"))))
+	taken, err := net.Listen("tcp", net.JoinHostPort("127.0.0.3", exporterPort))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(CanServe("127.0.0.3")).To(MatchError(ContainSubstring("127.0.0.3:9400")))
+	g.Expect(taken.Close()).To(Succeed())
+	g.Expect(CanServe("127.0.0.3")).To(Succeed())
+	g.Expect(CanServe("127.0.0.3")).To(Succeed(), "it leaves the port free")
 }
