@@ -237,7 +237,7 @@ func TestLivePage(t *testing.T) {
 	t.Parallel()
 	g, b, p := NewWithT(t), openTab(t), newCluster(t, 6, 4)
 	url, interrupt := p.served(t)
-	g.Expect(url).To(MatchRegexp(`^http://127\.0\.0\.1:\d+/$`))
+	g.Expect(url).To(MatchRegexp(`^http://127\.0\.0\.1:\d+/[A-Z2-7]{26}/$`))
 	b.open(g, url)
 	evaluate[any](g, b, set("find", "gpu-0000")+"; null")
 	text := func(id string) func() string {
