@@ -15,7 +15,7 @@ BUNDLE_IMG ?= $(image_name)-bundle:$(image_tag)
 REPLACES ?=
 # Namespace of the operator, for make run. Deployments take it from config/default.
 OPERATOR_NAMESPACE ?= gpu-operator
-# Additional arguments of the manager, for make run.
+# Additional arguments of the manager, for make run, or of helm, for make up.
 ARGS ?=
 # Additional arguments of go test, for example: make test-unit TESTFLAGS='-run Plan -v'
 TESTFLAGS ?=
@@ -30,6 +30,11 @@ CONTAINER_TOOL ?= docker
 REGISTRY     ?=
 PUSH         ?=
 CATALOG_BASE ?= scratch
+# For make up: REGISTRY pushes the image there instead of loading it into the cluster, LOAD names the kind of cluster
+# (kind, k3d, minikube, k3s, containerd or docker), IMAGE_TAR is an archive that has the image IMG, ARGS are further
+# arguments of helm, and TIMEOUT is how long it waits (15m). make down waits for the policy for TIMEOUT (5m).
+LOAD      ?=
+IMAGE_TAR ?=
 # Folder of what is built.
 DIST       ?= dist
 ARCH       ?= $(shell go env GOARCH)
@@ -469,12 +474,48 @@ deploy: image-name deployment ## Install CRDs, RBAC and the operator with the im
 
 .PHONY: undeploy
 undeploy: deployment ## Delete all ClusterPolicies, wait until the stack is gone, and remove what deploy installed (TIMEOUT=5m)
+	$(delete-policies)
+	$(KUSTOMIZE) build $(DEPLOY_DIR) | $(KUBECTL) delete --ignore-not-found -f -
+
+define delete-policies
 	@if $(KUBECTL) get customresourcedefinition clusterpolicies.nvidia.com >/dev/null 2>&1; then \
 	  $(KUBECTL) delete clusterpolicies.nvidia.com --all --timeout=$(or $(TIMEOUT),5m) || { \
 	    echo 'ClusterPolicies are left: kubectl get clusterpolicies shows what they wait for. Repeat the command, or finish' \
 	      'without the operator: kubectl gpu cleanup' >&2; exit 1; }; \
 	fi
-	$(KUSTOMIZE) build $(DEPLOY_DIR) | $(KUBECTL) delete --ignore-not-found -f -
+endef
+
+load = KUBECTL='$(KUBECTL)' CONTAINER_TOOL='$(CONTAINER_TOOL)' LOAD='$(LOAD)' config/image/load.sh
+# The image needs a C library, so that this is not the default of image-tar.
+up_base  = $(or $(BASE_IMAGE),$(shell sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile))
+# Another content has another tag, so that it replaces the operator's pods.
+up_tag   = dev-$(shell { cat dist/rootfs-$(ARCH)/usr/bin/*; echo '$(up_base)'; } | sha256sum | head -c 12)
+up_image = $(or $(IMG),$(or $(REGISTRY),localhost)/gpu-operator:$(up_tag))
+up_file  = $(or $(abspath $(IMAGE_TAR)),$(CURDIR)/dist/gpu-operator-$(ARCH).oci.tar)
+
+.PHONY: up up-way
+up: up-way $(HELM) $(if $(IMAGE_TAR),image-name,rootfs) ## Build and load the image, install the chart with its policy, wait until ready (REGISTRY= LOAD= ARGS= TIMEOUT=15m)
+	$(if $(IMAGE_TAR),,@$(image) --name='$(up_image)' --base='$(up_base)' --revision=$(REVISION) \
+	  $(if $(REGISTRY),--push,--out='$(up_file)'))
+	$(if $(REGISTRY),,@$(load) load '$(up_file)')
+	@go build -o $(cache)/bin/kubectl-gpu ./cmd/kubectl-gpu
+	@$(HELM) upgrade --install gpu-operator config/helm/gpu-operator --namespace $(OPERATOR_NAMESPACE) --create-namespace \
+	  --wait --timeout $(or $(TIMEOUT),15m) --set operator.image='$(up_image)' $(ARGS) || { $(cache)/bin/kubectl-gpu status; \
+	  echo 'The GPUs are not ready: kubectl gpu explain says why. Repeat make up, or remove all with make down' >&2; exit 1; }
+	@$(cache)/bin/kubectl-gpu status
+
+# Nothing is built for a cluster that the image cannot get to.
+up-way:
+	@[ -z '$(REGISTRY)' ] || [ -z '$(IMAGE_TAR)' ] || { \
+	  echo 'IMAGE_TAR is loaded, not pushed: leave out IMAGE_TAR or REGISTRY' >&2; exit 2; }
+	@[ -n '$(REGISTRY)' ] || { way=$$($(load) way) && echo "The image is loaded by $$way"; }
+
+.PHONY: down
+down: $(HELM) ## Delete all ClusterPolicies, wait until the stack is gone, and remove what up installed (TIMEOUT=5m)
+	$(delete-policies)
+	@$(HELM) uninstall gpu-operator --namespace $(OPERATOR_NAMESPACE) --ignore-not-found --no-hooks --wait
+	@$(KUBECTL) delete --ignore-not-found customresourcedefinitions clusterpolicies.nvidia.com nvidiadrivers.nvidia.com
+	@$(KUBECTL) delete --ignore-not-found --timeout=$(or $(TIMEOUT),5m) namespace $(OPERATOR_NAMESPACE)
 
 .PHONY: image-name
 image-name:

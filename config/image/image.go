@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,9 +47,12 @@ const noBase = "scratch"
 
 type options struct {
 	rootfs, out, name, arch, version, revision, base string
+	// push is to push the image to the registry in its name.
+	push bool
 }
 
-// write builds the image, writes the archive and returns the image's digest. The same files give the same digest.
+// write builds the image, writes the archive, if it has a path, pushes the image if wanted, and returns its digest. The
+// same files give the same digest.
 func write(ctx context.Context, o options) (v1.Hash, error) {
 	tag, err := name.NewTag(o.name, name.StrictValidation)
 	if err != nil {
@@ -59,11 +63,39 @@ func write(ctx context.Context, o options) (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, err
 	}
+	if o.push {
+		keys := remote.WithAuthFromKeychain(authn.DefaultKeychain)
+		if err := remote.Write(tag, image, remote.WithContext(ctx), keys); err != nil {
+			return v1.Hash{}, fmt.Errorf("pushing %s: %w", tag, err)
+		}
+	}
+	if o.out == "" {
+		return image.Digest()
+	}
+	list, err := dockerList(tag, image)
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("listing the parts of %s: %w", tag, err)
+	}
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image, Descriptor: named(tag)})
-	if err := save(index, o.out); err != nil {
+	if err := save(index, o.out, list); err != nil {
 		return v1.Hash{}, fmt.Errorf("writing --out=%s: %w", o.out, err)
 	}
 	return image.Digest()
+}
+
+// dockerList returns manifest.json, by which docker load finds the parts of an image where Docker does not keep its
+// images in containerd.
+func dockerList(tag name.Tag, image v1.Image) ([]byte, error) {
+	manifest, err := image.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	path := func(blob v1.Descriptor) string { return "blobs/" + blob.Digest.Algorithm + "/" + blob.Digest.Hex }
+	listed := tarball.Descriptor{Config: path(manifest.Config), RepoTags: []string{tag.Name()}}
+	for _, layer := range manifest.Layers {
+		listed.Layers = append(listed.Layers, path(layer))
+	}
+	return json.Marshal(tarball.Manifest{listed})
 }
 
 // build returns the image.
@@ -147,8 +179,8 @@ func named(tag name.Tag) v1.Descriptor {
 	}}
 }
 
-// save writes the images of an index as an archive in the OCI layout.
-func save(index v1.ImageIndex, out string) (err error) {
+// save writes the images of an index as an archive in the OCI layout, with the list for Docker unless that is nil.
+func save(index v1.ImageIndex, out string, list []byte) (err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".image-")
 	if err != nil {
 		return err
@@ -157,6 +189,11 @@ func save(index v1.ImageIndex, out string) (err error) {
 	tree := filepath.Join(dir, "layout")
 	if _, err := layout.Write(tree, index); err != nil {
 		return err
+	}
+	if list != nil {
+		if err := os.WriteFile(filepath.Join(tree, "manifest.json"), list, 0o644); err != nil {
+			return err
+		}
 	}
 	whole, err := archive(tree)
 	if err != nil {

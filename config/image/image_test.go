@@ -27,6 +27,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 	. "github.com/onsi/gomega"
 )
 
@@ -302,6 +304,31 @@ func TestABaseComesFirst(t *testing.T) {
 	g.Expect(image.config.Config.User).To(Equal("65532:65532"))
 }
 
+// Docker reads manifest.json of an archive, and finds in it what a registry has after a push.
+func TestTheImageIsPushedAndListedForDocker(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	tag, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/gpu-operator:dev")
+	g.Expect(err).NotTo(HaveOccurred())
+	o := options{rootfs: rootfs, name: tag.Name(), arch: runtime.GOARCH, out: filepath.Join(t.TempDir(), "image.tar")}
+	digest, err := write(t.Context(), o)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = remote.Head(tag)
+	g.Expect(err).To(HaveOccurred(), "it is pushed on demand")
+	listed, err := tarball.ImageFromPath(o.out, &tag)
+	g.Expect(err).NotTo(HaveOccurred())
+	o.out, o.push = "", true
+	g.Expect(write(t.Context(), o)).To(Equal(digest))
+	pushed, err := remote.Image(tag)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pushed.Digest()).To(Equal(digest))
+	one, err := pushed.RawConfigFile()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(listed.RawConfigFile()).To(Equal(one))
+	g.Expect(validate.Image(listed)).To(Succeed())
+}
+
 func TestInvalidFlagsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		options options
@@ -313,6 +340,9 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 		"no files": {options{rootfs: "/nowhere", name: "example.com/x:1", out: "x"}, "packing --rootfs=/nowhere"},
 		"no such base": {
 			options{rootfs: rootfs, name: "example.com/x:1", out: "x", base: "A b"}, "--base must be an image reference",
+		},
+		"no such registry": {
+			options{rootfs: rootfs, name: "127.0.0.1:1/x:1", push: true}, "pushing 127.0.0.1:1/x:1",
 		},
 		"no such out dir": {options{rootfs: rootfs, name: "example.com/x:1", out: "/nowhere/x"}, "writing --out=/nowhere/x"},
 	} {

@@ -34,6 +34,7 @@ func main() {
 	flag.StringVar(&o.version, "version", "dev", "version in the image's labels")
 	flag.StringVar(&o.revision, "revision", "unknown", "commit in the image's labels")
 	flag.StringVar(&o.base, "base", "", "image in a registry to put the files on; default: none")
+	flag.BoolVar(&o.push, "push", false, "push the image to the registry in its name")
 	bill := flag.String("sbom", "", "file to write the SBOM of the programs to, in CycloneDX format; default: none")
 	flag.Parse()
 	if *bill != "" {
@@ -42,7 +43,7 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	if o.out == "" {
+	if o.out == "" && !o.push {
 		return
 	}
 	digest, err := write(ctx, o)

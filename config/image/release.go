@@ -282,7 +282,7 @@ func (r *releaser) run(ctx context.Context, env []string, program string, args .
 // archive writes an artifact as a file that needs no registry.
 func (r *releaser) archive(a artifact, file string) error {
 	path := filepath.Join(r.out, file+".oci.tar")
-	if err := save(holding(a), path); err != nil {
+	if err := save(holding(a), path, nil); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
