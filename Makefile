@@ -500,7 +500,7 @@ up: up-way $(HELM) $(if $(IMAGE_TAR),image-name,rootfs) ## Build and load the im
 	$(if $(REGISTRY),,@$(load) load '$(up_file)')
 	@go build -o $(cache)/bin/kubectl-gpu ./cmd/kubectl-gpu
 	@$(HELM) upgrade --install gpu-operator config/helm/gpu-operator --namespace $(OPERATOR_NAMESPACE) --create-namespace \
-	  --wait --timeout $(or $(TIMEOUT),15m) --set operator.image='$(up_image)' $(ARGS) || { $(cache)/bin/kubectl-gpu status; \
+	  --wait --timeout $(or $(TIMEOUT),15m) --set operator.image='$(up_image)' $(ARGS) || { $(cache)/bin/kubectl-gpu status || true; \
 	  echo 'The GPUs are not ready: kubectl gpu explain says why. Repeat make up, or remove all with make down' >&2; exit 1; }
 	@$(cache)/bin/kubectl-gpu status
 

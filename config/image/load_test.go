@@ -1,12 +1,18 @@
 package main
 
 import (
+	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	. "github.com/onsi/gomega"
 )
 
@@ -17,7 +23,8 @@ const fakeTool = "#!/bin/sh\necho \"$(basename $0) $*\"\n"
 var fakeTools = map[string]string{
 	"kubectl": "#!/bin/sh\ncase $1 in config) [ -n \"$CONTEXT\" ] && echo \"$CONTEXT\" ;; " +
 		"*) [ \"$NODES\" != down ] && printf '%s' \"$NODES\" ;; esac\n",
-	"kind": fakeTool, "k3d": fakeTool, "minikube": fakeTool, "k3s": fakeTool, "ctr": fakeTool, "docker": fakeTool,
+	"helm": fakeTool + "exit 1\n", "kind": fakeTool, "k3d": fakeTool, "minikube": fakeTool, "k3s": fakeTool,
+	"ctr": fakeTool, "docker": fakeTool,
 	"nerdctl": fakeTool, "sudo": "#!/bin/sh\necho sudo\nexec \"$@\"\n", "id": "#!/bin/sh\necho ${USER_ID:-0}\n",
 	"hostname": "#!/bin/sh\necho box\n",
 }
@@ -64,7 +71,7 @@ var loads = []struct {
 	{"OrbStack", "orbstack", "orbstack - docker://29.0.1 -\n", nil, "docker", "docker load --input a.tar", ""},
 
 	{name: "another machine", context: "x", nodes: "n1 aws:///a/i-1 containerd://2.1.4 -\n",
-		complaint: "node n1 is not this machine alone: set REGISTRY= to a registry that the nodes pull from, or LOAD= to kind"},
+		complaint: "node n1 is not this machine alone: set REGISTRY= to a registry that the nodes pull from, or LOAD="},
 	{name: "a second node", context: "x", nodes: onContainerd + "n2 - containerd://2.1.4 -\n",
 		complaint: "node box is not this machine alone"},
 	{name: "another runtime", context: "x", nodes: "box - cri-o://1.36.0 -\n",
@@ -76,11 +83,18 @@ var loads = []struct {
 	{name: "no node", context: "x", complaint: "the cluster of context x has no node"},
 }
 
-func TestAnImageIsLoadedIntoEachKindOfCluster(t *testing.T) {
+// installFakes returns a folder with the fake tools.
+func installFakes(t *testing.T) string {
+	t.Helper()
 	bin := t.TempDir()
 	for name, script := range fakeTools {
 		NewWithT(t).Expect(os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700)).To(Succeed())
 	}
+	return bin
+}
+
+func TestAnImageIsLoadedIntoEachKindOfCluster(t *testing.T) {
+	bin := installFakes(t)
 	for _, row := range loads {
 		t.Run(row.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -103,10 +117,7 @@ func TestAnImageIsLoadedIntoEachKindOfCluster(t *testing.T) {
 
 // Nothing is built where the image would not get to the cluster.
 func TestUpFailsBeforeItBuilds(t *testing.T) {
-	bin := t.TempDir()
-	for name, script := range fakeTools {
-		NewWithT(t).Expect(os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700)).To(Succeed())
-	}
+	bin := installFakes(t)
 	for argument, complaint := range map[string]string{
 		"LOAD=podman":         "make up: LOAD=podman is not known",
 		"REGISTRY=a.b/c":      "IMAGE_TAR is loaded, not pushed: leave out IMAGE_TAR or REGISTRY",
@@ -121,4 +132,26 @@ func TestUpFailsBeforeItBuilds(t *testing.T) {
 			g.Expect(string(out)).To(And(ContainSubstring(complaint), Not(ContainSubstring("Building"))))
 		})
 	}
+}
+
+// A cluster that the image is not loaded into gets it from a registry. Helm, which is played, fails; what is to be done
+// is then printed.
+func TestUpPushesWhatHelmInstalls(t *testing.T) {
+	g, bin := NewWithT(t), installFakes(t)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	cmd := exec.CommandContext(t.Context(), "make", "-C", "../..", "up", "REGISTRY="+host+"/gpu", "BASE_IMAGE=scratch",
+		"HELM="+filepath.Join(bin, "helm"), "OPERATOR_NAMESPACE=gpus", "TIMEOUT=7m", "ARGS=--set psa.enabled=true")
+	cmd.Env = append(os.Environ(), "KUBECONFIG=/nowhere", "PATH="+bin+":"+os.Getenv("PATH"), "NODES=down")
+	out, err := cmd.CombinedOutput()
+	g.Expect(err).To(HaveField("ExitCode()", 2))
+	repository, err := name.NewRepository(host + "/gpu/gpu-operator")
+	g.Expect(err).NotTo(HaveOccurred())
+	tags, err := remote.List(repository)
+	g.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	g.Expect(tags).To(HaveExactElements(MatchRegexp("^dev-[0-9a-f]{12}$")))
+	g.Expect(string(out)).To(And(ContainSubstring("\nhelm upgrade --install gpu-operator config/helm/gpu-operator "+
+		"--namespace gpus --create-namespace --wait --timeout 7m --set operator.image="+repository.Tag(tags[0]).Name()+
+		" --set psa.enabled=true\n"), ContainSubstring("remove all with make down")))
 }
