@@ -113,8 +113,8 @@ const (
 	// for. If it is false, annotate each node as the message describes. See docs/driver-upgrades.md.
 	ReasonUpgradePending = "UpgradePending"
 	// ReasonUpgradeFailed: the driver upgrade of at least one node has failed.
-	// Cause: a deadline of spec.driver.upgradePolicy has passed, the images of the driver cannot be pulled, the node does
-	// not report, or another client has uncordoned it; the message names the first node and its cause.
+	// Cause: a deadline of spec.driver.upgradePolicy has passed, or the images of the driver cannot be pulled. Or the node
+	// does not report, or another client has uncordoned it. The message names the first node and its cause.
 	// Remedy: remove that cause. A node that has kept its driver is tried again later, or at once with the annotation
 	// nvidia.com/gpu-driver-upgrade-requested=true; after an uncordon only with the annotation, or for another driver. A
 	// node that stays cordoned recovers when its new driver is validated.
@@ -235,9 +235,9 @@ const (
 	// registers again. If the other one is to stay, set spec.devicePlugin.enabled to false, or label the node
 	// nvidia.com/gpu.deploy.device-plugin=false.
 	ReasonDuplicateDevicePlugin = "DuplicateDevicePlugin"
-	// ReasonDuplicateOperand: the GPUs of the node can be used, but others run there what an operand of the operator
-	// does, too: GPU Feature Discovery, a DCGM exporter or a DCGM host engine. Cause: a manifest, a chart or the cloud
-	// provider has installed it. Two GPU Feature Discoveries overwrite each other's labels if they are configured
+	// ReasonDuplicateOperand: the GPUs of the node can be used, but another program does there what an operand of the
+	// operator does. It is GPU Feature Discovery, a DCGM exporter or a DCGM host engine. Cause: a manifest, a chart or the
+	// cloud provider has installed it. Two GPU Feature Discoveries overwrite each other's labels if they are configured
 	// differently. Two exporters count each GPU twice, and only one of them gets the profiling metrics (DCGM_FI_PROF_*).
 	// Remedy: remove the one that the message names, or set the field that it names to false. To do so on single nodes,
 	// label them nvidia.com/gpu.deploy.OPERAND=false.
@@ -246,9 +246,9 @@ const (
 	// The scheduler counts the two apart, so that a pod that requests nvidia.com/gpu and one with a claim may get the
 	// same GPU.
 	// Cause: a DRA driver for GPUs was installed while the device plugin is on.
-	// Remedy: turn off one of them: the GPUs of the DRA driver (resources.gpus.enabled=false in the values of NVIDIA's
-	// chart, which keeps ComputeDomains), or the device plugin: set spec.devicePlugin.enabled to false, or label the node
-	// nvidia.com/gpu.deploy.device-plugin=false.
+	// Remedy: turn off one of them. For the GPUs of the DRA driver set resources.gpus.enabled=false in the values of
+	// NVIDIA's chart, which keeps ComputeDomains. For the device plugin set spec.devicePlugin.enabled to false, or label
+	// the node nvidia.com/gpu.deploy.device-plugin=false.
 	ReasonGPUsOfferedTwice = "GPUsOfferedTwice"
 	// ReasonFactsMissing: a fact about the node that the driver image or the toolkit is chosen by is missing.
 	// Cause: the node has no discovery labels for its operating system or kernel, or the kubelet has not reported the

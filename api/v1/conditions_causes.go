@@ -11,7 +11,7 @@ const (
 	// Remedy: add the toleration to spec.daemonsets.tolerations or to the operand's tolerations, or remove the taint.
 	ReasonUntoleratedTaint = "UntoleratedTaint"
 	// ReasonQuotaExceeded: a ResourceQuota of the operator's namespace does not allow another pod.
-	// Cause: the quota is used up, or requires limits that the pods do not set; or the cluster requires a quota for the
+	// Cause: the quota is used up, or requires limits that the pods do not set. Or the cluster requires a quota for the
 	// priority class and there is none, as on GKE.
 	// Remedy: raise or remove the ResourceQuota, or create one for the priority class of the pods.
 	ReasonQuotaExceeded = "QuotaExceeded"

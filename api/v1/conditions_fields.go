@@ -12,7 +12,7 @@ const (
 
 // ReasonDoubtfulFields is the reason of ConditionUnsupportedFields if all fields in it are supported: a value has no
 // effect beside the others, or is not taken literally.
-// Cause: a field without the one that it depends on, an unknown pull policy, a variable that is listed twice, or a
+// Cause: a field without the one that it depends on, an unknown pull policy, or a variable that is listed twice. Or a
 // ConfigMap with several configurations of which none is the default.
 // Remedy: change or remove each field, as the message describes.
 const ReasonDoubtfulFields = "DoubtfulFields"

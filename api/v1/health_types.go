@@ -139,8 +139,9 @@ const (
 	// Remedy: set spec.mig.strategy as the message describes, or restart the node's nvidia-device-plugin-daemonset pod.
 	ReasonMIGConfigMismatch = "MIGConfigMismatch"
 	// ReasonMIGConfigHeld: the node works, and the MIG layout that the spec wants for it is not requested yet.
-	// Cause: pods use its GPUs; as many other nodes are unavailable as spec.driver.upgradePolicy allows; its GPUs cannot
-	// have the layout; or with onBusy: drain, the pods could not be evicted in time, or someone has uncordoned the node.
+	// Cause: pods use its GPUs, its GPUs cannot have the layout, or as many other nodes are unavailable as
+	// spec.driver.upgradePolicy allows. With onBusy: drain it can also be that the pods could not be evicted in time, or
+	// that someone has uncordoned the node.
 	// Remedy: wait, end the pods that the message names, or set spec.migManager.config.onBusy to drain or now. For another
 	// layout, set spec.migManager.config.default or that of a node pool. A label nvidia.com/mig.config that you set is
 	// applied at once.

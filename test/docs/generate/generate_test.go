@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,6 +62,59 @@ func TestConstantsHaveTheirValues(t *testing.T) {
 		{name: "ReasonA", value: "A", comment: "ReasonA: like ReasonB."}, {name: "ReasonB", value: "B"},
 	})
 	g.Expect(named[0].comment).To(Equal("ReasonA: like B."))
+}
+
+// TestReasonsHaveTopics: the first topic that lists a reason has it, and what none lists is among the others.
+func TestReasonsHaveTopics(t *testing.T) {
+	g := NewWithT(t)
+	var all []reason
+	for _, value := range []string{"MIGOff", "GPULost", "Odd", "GPUBusy", "GPUReady"} {
+		all = append(all, reason{constant: constant{value: value}})
+	}
+	sorted, err := byTopic(all, []topic{
+		{name: "use", reasons: []string{"GPUReady", "MIG*"}}, {name: otherReasons},
+		{name: "health", reasons: []string{"GPU*"}},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	values := map[string][]string{}
+	for name, some := range sorted {
+		for _, r := range some {
+			values[name] = append(values[name], r.value)
+		}
+	}
+	g.Expect(values).To(Equal(map[string][]string{
+		"use": {"GPUReady", "MIGOff"}, otherReasons: {"Odd"}, "health": {"GPUBusy", "GPULost"},
+	}))
+	for _, late := range []string{"GPULost", "GPULast"} {
+		_, err = byTopic(all, []topic{
+			{name: "a", reasons: []string{"GPU*"}}, {name: "b", heading: "B", reasons: []string{late}},
+		})
+		g.Expect(err).To(MatchError(ContainSubstring(`the topic "B" lists ` + late)))
+	}
+}
+
+// TestTroubleshootingIsUpToDate: each topic has its heading above its reasons, and its link in the list of all.
+func TestTroubleshootingIsUpToDate(t *testing.T) {
+	g := NewWithT(t)
+	text, err := os.ReadFile(filepath.Join(repo, "docs/troubleshooting.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	texts := map[string]string{}
+	for name, compute := range troubleshooting() {
+		texts[name], err = compute(repo)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(replace(string(text), texts)).To(Equal(string(text)), "run make docs")
+	var headings []string
+	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+		if heading, rest, _ := strings.Cut(section, "\n"); strings.Contains(rest, beginPrefix+"reasons-") {
+			headings = append(headings, heading)
+		}
+	}
+	var want []string
+	for _, topic := range topics {
+		want = append(want, topic.heading)
+	}
+	g.Expect(headings).To(Equal(want))
 }
 
 // TestPermissionsAreThoseOfTheManifests: by the groups and resources of Role and ClusterRole.

@@ -25,7 +25,7 @@ var pages = map[string]map[string]source{
 	"docs/images.md":          {"images": imageTable, "safe-versions": safeVersionTable},
 	"docs/kubectl-gpu.md":     {"pod-reasons": podReasonTable},
 	"docs/monitoring.md":      {"alerts": alertTable},
-	"docs/troubleshooting.md": {"reasons": reasonEntries},
+	"docs/troubleshooting.md": troubleshooting(),
 }
 
 // files are generated as a whole.

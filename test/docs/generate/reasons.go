@@ -193,20 +193,6 @@ func reasons(repo string) ([]reason, error) {
 	return all, nil
 }
 
-// reasonEntries has an entry for each reason, sorted by name.
-func reasonEntries(repo string) (string, error) {
-	all, err := reasons(repo)
-	if err != nil {
-		return "", err
-	}
-	slices.SortFunc(all, func(a, b reason) int { return strings.Compare(a.value, b.value) })
-	var out strings.Builder
-	for _, r := range all {
-		fmt.Fprintf(&out, "### %s\n\n%s\n\n- Cause: %s\n- Remedy: %s\n\n", r.value, r.means, r.cause, r.remedy)
-	}
-	return out.String(), nil
-}
-
 // reasonJSON has the texts of package internal/status/reasons.
 func reasonJSON(repo string) (string, error) {
 	all, err := reasons(repo)
@@ -227,7 +213,12 @@ func reasonJSON(repo string) (string, error) {
 
 // reasonLink is a link from a page of docs/architecture to what troubleshooting.md has about a reason.
 func reasonLink(reason string) string {
-	return fmt.Sprintf("[`%s`](../troubleshooting.md#%s)", reason, strings.ToLower(reason))
+	return entryLink("../troubleshooting.md", reason)
+}
+
+// entryLink is a link to the entry of a reason on the page at this path.
+func entryLink(page, reason string) string {
+	return fmt.Sprintf("[`%s`](%s#%s)", reason, page, strings.ToLower(reason))
 }
 
 // reasonTable has a row for each reason, by its group.
