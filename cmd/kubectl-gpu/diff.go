@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,8 +39,8 @@ invalid policy or wrong usage.`,
 			if o.policy == stdin && o.against == stdin {
 				return errors.New("the policy and the objects cannot both come from standard input: give one of them as a file")
 			}
-			if !slices.Contains(formats, o.output) {
-				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
+			if err := oneOf("output", o.output, formats); err != nil {
+				return err
 			}
 			found, err := o.compute(cmd)
 			if err == nil {

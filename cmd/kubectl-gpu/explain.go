@@ -47,8 +47,8 @@ claims for GPUs.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completing(&o.connection, explainable),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(formats, o.output) {
-				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
+			if err := oneOf("output", o.output, formats); err != nil {
+				return err
 			}
 			kind, name, hasKind := strings.Cut(args[0], "/")
 			if !hasKind {

@@ -108,12 +108,11 @@ func (o testOptions) run(ctx context.Context, cmd *cobra.Command, name string) e
 			return err
 		}
 	}
-	return o.runPod(ctx, out, asked, pod)
+	return o.runPod(ctx, out, &podRun{asked: asked, pod: pod, resource: resource})
 }
 
 // runPod creates the pod, waits for its end, prints its log, and deletes it whatever happens.
-func (o testOptions) runPod(ctx context.Context, out io.Writer, asked *session, pod *corev1.Pod) (err error) {
-	run := &podRun{asked: asked, pod: pod, resource: requested(pod)}
+func (o testOptions) runPod(ctx context.Context, out io.Writer, run *podRun) (err error) {
 	if err := run.create(ctx); err != nil {
 		return err
 	}
@@ -163,12 +162,4 @@ func (o testOptions) validatorOn(ctx context.Context, asked *session, node strin
 	}
 	return nil, fmt.Errorf("node %s has no pod of the operand %s, whose image the test uses: see kubectl gpu explain %s",
 		node, operatorvalidator.Name, node)
-}
-
-// requested returns the resource that the test pod requests.
-func requested(pod *corev1.Pod) string {
-	for name := range pod.Spec.Containers[0].Resources.Limits {
-		return string(name)
-	}
-	return ""
 }

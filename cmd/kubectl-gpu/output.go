@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -36,6 +37,14 @@ func writeAligned(text *strings.Builder, lines ...string) {
 		fmt.Fprintln(table, line)
 	}
 	_ = table.Flush() // Writing to memory does not fail.
+}
+
+// oneOf fails if the value of a flag is none of these.
+func oneOf(flag, value string, values []string) error {
+	if slices.Contains(values, value) {
+		return nil
+	}
+	return fmt.Errorf("--%s %s: give one of %v", flag, value, values)
 }
 
 // writeAs writes a result in a format, for which text is the one for people. what names the result in errors.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,8 +62,8 @@ wrong usage, and with --detailed-exitcode 3 if drivers would be upgraded.`,
 			if o.policy == stdin && o.against == stdin {
 				return errors.New("the policy and the objects cannot both come from standard input: give one of them as a file")
 			}
-			if !slices.Contains(formats, o.output) {
-				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
+			if err := oneOf("output", o.output, formats); err != nil {
+				return err
 			}
 			found, err := o.run(cmd)
 			if err != nil {

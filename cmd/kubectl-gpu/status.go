@@ -104,8 +104,8 @@ ready.`,
 
 // check fails if flags contradict each other, or have no such value.
 func (o statusOptions) check() error {
-	if !slices.Contains(statusFormats, o.output) {
-		return fmt.Errorf("--output %s: give one of %v", o.output, statusFormats)
+	if err := oneOf("output", o.output, statusFormats); err != nil {
+		return err
 	}
 	if o.watch && (o.detailedExit || o.output != formatText && o.output != formatWide) {
 		return errors.New("--watch goes with the formats text and wide only, and without --detailed-exitcode")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/overview"
@@ -33,12 +32,12 @@ func nodeSortKeys() []string {
 	return keys
 }
 
-// checkSort fails if a value of --sort-by is none.
+// checkSort fails if a value of --sort-by is none; "" is the default order.
 func checkSort(key string) error {
-	if key != "" && !slices.Contains(nodeSortKeys(), key) {
-		return fmt.Errorf("--sort-by %s: give one of %v", key, nodeSortKeys())
+	if key == "" {
+		return nil
 	}
-	return nil
+	return oneOf("sort-by", key, nodeSortKeys())
 }
 
 // sortNodes sorts nodes by a key; "" keeps their order, in which equal ones stay.

@@ -123,11 +123,11 @@ func (o *topOptions) command(
 	run func(cmd *cobra.Command, asked *session, names []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, names []string) error {
-		if !slices.Contains(tableFormats, o.output) {
-			return fmt.Errorf("--output %s: give one of %v", o.output, tableFormats)
+		if err := oneOf("output", o.output, tableFormats); err != nil {
+			return err
 		}
-		if !slices.Contains(sortKeys, o.sortBy) {
-			return fmt.Errorf("--sort-by %s: give one of %v", o.sortBy, sortKeys)
+		if err := oneOf("sort-by", o.sortBy, sortKeys); err != nil {
+			return err
 		}
 		if o.timeout <= 0 {
 			return errors.New("--timeout: give a positive duration, such as 10s")

@@ -49,8 +49,8 @@ Exit codes: 0 all objects are valid, 1 one is not or a file cannot be read, 2 wr
   helm template gpu-operator gpu-operator | kubectl gpu validate -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(validateFormats, o.output) {
-				return fmt.Errorf("--output %s: give one of %v", o.output, validateFormats)
+			if err := oneOf("output", o.output, validateFormats); err != nil {
+				return err
 			}
 			if err := o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()); err != nil {
 				return failure{err}

@@ -79,8 +79,8 @@ Exit codes: 0 success, also with warnings, 1 the cluster cannot be read: what is
   kubectl gpu version -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(formats, o.output) {
-				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
+			if err := oneOf("output", o.output, formats); err != nil {
+				return err
 			}
 			found := versions{Plugin: version.Version}
 			var unread error
