@@ -60,8 +60,8 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonUndecodable: the operator cannot decode the object, which an older CustomResourceDefinition has admitted. It
 	// changes nothing for it: what is installed stays, and other objects are not affected. Also a reason of an Event.
-	// Cause: a number of more than 32 bits, a quantity with a large exponent, a duration that is too long, or a value of
-	// another type than the field has.
+	// Cause: a number of more than 32 bits, a quantity with a large exponent, or a duration that is too long. Or a value
+	// of another type than the field has.
 	// Remedy: correct the fields that the message names, such as by kubectl edit; the operator continues at once. A
 	// ClusterPolicy beside another one that is active stays ignored.
 	ReasonUndecodable = "Undecodable"

@@ -54,8 +54,8 @@ const (
 	// ReasonFailedCreatePodSandBox: the container runtime cannot create the operand's pod.
 	// Cause: it does not know the handler of the pod's RuntimeClass, its network plugin fails, or it cannot pull the image
 	// of the sandbox.
-	// Remedy: of a missing handler, read the log of the container toolkit on the node, and check that the runtime was
-	// restarted; otherwise repair the network plugin or the runtime.
+	// Remedy: if a handler is missing, read the log of the container toolkit on the node, and check that the runtime was
+	// restarted. Otherwise repair the network plugin or the runtime.
 	ReasonFailedCreatePodSandBox = "FailedCreatePodSandBox"
 	// ReasonUnschedulable: the scheduler finds no place for the operand's pod on its node.
 	// Cause: the node has not enough CPU, memory or pod slots left, or the pod requires what the node does not have.
