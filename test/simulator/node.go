@@ -158,12 +158,11 @@ func (n *node) facts() string {
 	return facts
 }
 
-// driverInstance identifies the working driver: one run of a driver container, or the host's.
+// driverInstance identifies the working driver: the pod that provides it, or the host's; empty without one. As for the
+// markers of gpu-node, a driver container that runs again in its pod is the same instance.
 func (n *node) driverInstance() string {
-	for _, p := range n.pods {
-		if p.drives() {
-			return p.instance()
-		}
+	if pod := n.driverPod(); pod != noDriverPod {
+		return pod
 	}
 	if n.driverOnHost {
 		return "host"
