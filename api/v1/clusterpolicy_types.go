@@ -58,7 +58,7 @@ type ClusterPolicySpec struct {
 	// Operator configures objects that the operator creates for itself.
 	// +optional
 	Operator *OperatorSpec `json:"operator,omitempty"`
-	// Paused makes the operator write nothing but status. Default false.
+	// Paused makes the operator write nothing but status and Events. Default false.
 	//
 	// It then changes no object, no node label and no node condition. Deleting the policy still removes the stack.
 	// +optional

@@ -119,7 +119,8 @@ const (
 	// nvidia.com/gpu-driver-upgrade-requested=true; after an uncordon only with the annotation, or for another driver. A
 	// node that stays cordoned recovers when its new driver is validated.
 	ReasonUpgradeFailed = "UpgradeFailed"
-	// ReasonPaused: spec.paused is true, so that the operator writes nothing but status. Ready still shows the real state.
+	// ReasonPaused: spec.paused is true, so that the operator writes nothing but status and Events. Ready still shows the
+	// real state.
 	// Cause: spec.paused is set.
 	// Remedy: remove spec.paused to continue.
 	ReasonPaused = "Paused"
