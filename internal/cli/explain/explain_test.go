@@ -77,6 +77,15 @@ func failed(reason, message string) func(*corev1.Pod) {
 	}
 }
 
+// byDomain requires other pods in the same domain of a key.
+func byDomain(key string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: key}},
+		}}
+	}
+}
+
 func event(reason, message string) corev1.Event {
 	return corev1.Event{Reason: reason, Message: message, LastTimestamp: metav1.NewTime(time.Unix(1, 0))}
 }
@@ -222,6 +231,34 @@ func TestReasonsOfAPod(t *testing.T) {
 				"devices "+
 				"present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected")),
 			want: []string{explain.RefusedByKubelet}, message: "no healthy devices", next: "kubectl gpu explain node/a",
+		},
+		"refused by the Topology Manager": {
+			pod: pod("nvidia.com/gpu=1", on("a"), failed("TopologyAffinityError",
+				"Resources cannot be allocated with Topology locality")),
+			want: []string{explain.NotAligned}, message: "Topology locality", next: "best-effort in the kubelet's " +
+				"configuration of a",
+		},
+		"an NVLink domain, on some nodes": {
+			pod: pod("nvidia.com/gpu=1", byDomain("nvidia.com/gpu.clique")),
+			nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8"), changed(node("b", "nvidia.com/gpu=8"),
+				func(n *corev1.Node) { n.Labels["nvidia.com/gpu.clique"] = "uuid.1" })},
+			usage: &overview.Usage{}, want: []string{explain.OtherConstraint, explain.NoNVLinkDomain},
+			message: "has not reported",
+		},
+		"no NVLink domain": {
+			pod:   pod("nvidia.com/gpu=1", byDomain("nvidia.com/gpu.clique")),
+			nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")},
+			want:  []string{explain.NoNVLinkDomain}, next: "kubectl get nodes -L nvidia.com/gpu.clique",
+		},
+		"an affinity that is not about NVLink": {
+			pod:   pod("nvidia.com/gpu=1", byDomain("topology.kubernetes.io/zone")),
+			nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")}, want: []string{explain.OtherConstraint},
+			message: "has not reported",
+		},
+		"an affinity to nodes alone": {
+			pod:   pod("nvidia.com/gpu=1", func(p *corev1.Pod) { p.Spec.Affinity = &corev1.Affinity{} }),
+			nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")}, want: []string{explain.OtherConstraint},
+			message: "has not reported",
 		},
 		"failed": {
 			pod: pod("nvidia.com/gpu=1", on("a"), failed("", "")), want: []string{explain.Ended}, next: "logs training",

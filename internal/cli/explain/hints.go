@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -69,4 +70,25 @@ func taintFinding(taint string) Finding {
 		f.Next = "wait, and see why they are not: kubectl gpu explain NODE"
 	}
 	return f
+}
+
+// outsideNVLinkDomains reports whether a required affinity of the pod is about NVLink domains, and the node is in none.
+func outsideNVLinkDomains(pod *corev1.Pod, node *corev1.Node) bool {
+	affinity := pod.Spec.Affinity
+	if node.Labels[labels.GPUClique] != "" || affinity == nil || affinity.PodAffinity == nil {
+		return false
+	}
+	return slices.ContainsFunc(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+		func(term corev1.PodAffinityTerm) bool { return term.TopologyKey == labels.GPUClique })
+}
+
+func noNVLinkDomain() Finding {
+	return Finding{
+		Reason: NoNVLinkDomain,
+		Message: "the pod affinity is about NVLink domains (" + labels.GPUClique + "), and these nodes have no label of " +
+			"one",
+		Cause: "GPU Feature Discovery writes the label where the driver reports a domain, as on GB200 NVL72. Other " +
+			"GPUs have no NVLink between nodes, and on such racks the fabric may not be complete",
+		Next: "see the domains: kubectl get nodes -L " + labels.GPUClique + ". Without one remove the rule from the pod",
+	}
 }

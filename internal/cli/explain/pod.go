@@ -25,6 +25,8 @@ const (
 	SharedRequestTooLarge = "SharedRequestTooLarge"
 	// RefusedByKubelet: the kubelet has not admitted the pod (UnexpectedAdmissionError), as after a boot.
 	RefusedByKubelet = "RefusedByKubelet"
+	// NotAligned: the kubelet cannot give the pod CPUs and GPUs of one NUMA node (TopologyAffinityError).
+	NotAligned = "NotAligned"
 	// Ended: the pod has ended.
 	Ended = "Ended"
 	// RuntimeHandlerMissing: the container runtime does not know the handler of the pod's RuntimeClass.
@@ -54,6 +56,8 @@ const (
 	NotEnoughFree = "NotEnoughFree"
 	// ClaimNotAllocated: a resource claim of the pod has no device yet.
 	ClaimNotAllocated = "ClaimNotAllocated"
+	// NoNVLinkDomain: a rule of the pod is about NVLink domains, and nodes have no label of one.
+	NoNVLinkDomain = "NoNVLinkDomain"
 	// OtherConstraint: nodes have GPUs for the pod, and something else keeps it from them, as the scheduler reports.
 	OtherConstraint = "OtherConstraint"
 	// CreationRefused: a quota or an admission check refuses the pods of a controller.
@@ -150,6 +154,14 @@ func (in PodInput) ended() []Finding {
 			Next: "delete the pod; its controller, if it has one, creates another one. Look at the node: " +
 				"kubectl gpu explain node/" + in.Pod.Spec.NodeName,
 		}}
+	case status.Reason == refusedByTopology:
+		return []Finding{{
+			Reason: NotAligned, Message: status.Message,
+			Cause: "the Topology Manager of the kubelet is to take CPUs and GPUs from as few NUMA nodes as possible, and " +
+				"other pods have what was free there",
+			Next: "delete the pod; its controller, if it has one, creates another one. If it comes back, request fewer CPUs, " +
+				"or set topologyManagerPolicy: best-effort in the kubelet's configuration of " + in.Pod.Spec.NodeName,
+		}}
 	case status.Phase == corev1.PodFailed:
 		return []Finding{{
 			Reason: Ended, Message: strings.TrimSpace("the pod has failed: " + podState(in.Pod) + " " + status.Message),
@@ -158,6 +170,9 @@ func (in PodInput) ended() []Finding {
 	}
 	return nil
 }
+
+// refusedByTopology is the reason of a failed pod that the Topology Manager of the kubelet has refused.
+const refusedByTopology = "TopologyAffinityError"
 
 func gated(pod *corev1.Pod) []Finding {
 	var names []string
@@ -202,7 +217,8 @@ func (in PodInput) unscheduled(requests overview.Requests) []Finding {
 
 // nearest orders the causes on nodes: from those that end by themselves to those that the pod itself has.
 var nearest = []string{
-	ClaimNotAllocated, OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, ResourceNotOffered, NotSelected,
+	ClaimNotAllocated, OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, NoNVLinkDomain,
+	ResourceNotOffered, NotSelected,
 }
 
 // offered reports a resource that no node offers, or not so much of it; nil if one does.
@@ -273,6 +289,9 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 				Next: "wait until other pods end, or add nodes; kubectl gpu status shows what is free",
 			}
 		}
+	}
+	if outsideNVLinkDomains(in.Pod, node) {
+		return noNVLinkDomain()
 	}
 	return in.otherConstraint()
 }

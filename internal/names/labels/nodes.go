@@ -152,6 +152,8 @@ const (
 	// GPUProduct is the name of the GPUs, written by GPU Feature Discovery. Where each GPU is one kind of MIG device, it
 	// is that of the devices and contains ProductMIG.
 	GPUProduct = "nvidia.com/gpu.product"
+	// GPUClique is the NVLink domain of the node's GPUs, written by GPU Feature Discovery where the driver reports one.
+	GPUClique  = "nvidia.com/gpu.clique"
 	ProductMIG = "-MIG-"
 	// ProductShared ends it where several pods share a GPU under its usual resource.
 	ProductShared = "-SHARED"
