@@ -75,7 +75,7 @@ Exit codes: 0 the computation succeeded, 1 failure, 2 wrong usage, 3 no GPU of t
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.DurationVar(&o.timeout, "timeout", 4*time.Minute, "how long the pod may take, with the pull of its image")
 	flags.StringVar(&o.resource, "resource", "",
-		"resource that the pod requests one device of (default: the first that the node offers)")
+		"resource that the pod requests one device of (default: the first of the node that has a free one)")
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", "",
 		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
 	o.connection.addFlags(flags)
@@ -92,7 +92,7 @@ func (o testOptions) run(ctx context.Context, cmd *cobra.Command, name string) e
 	if err != nil {
 		return said(err)
 	}
-	resource, err := o.resourceOf(node)
+	resource, err := o.resourceOf(node, usageOn(ctx, asked, name))
 	if err != nil {
 		return err
 	}
@@ -132,12 +132,27 @@ func (o testOptions) runPod(ctx context.Context, out io.Writer, run *podRun) (er
 	return nil
 }
 
-// resourceOf returns what the pod requests of the node.
-func (o testOptions) resourceOf(node *corev1.Node) (string, error) {
+// usageOn returns what the pods on a node request; nil if they cannot be listed.
+func usageOn(ctx context.Context, asked *session, node string) *overview.Usage {
+	usage := &overview.Usage{}
+	_, err := list(ctx, asked.core.Pods("").List, withField(tenants, "spec.nodeName", node), usage.Set)
+	if err != nil { // The scheduler knows what is free.
+		return nil
+	}
+	return usage
+}
+
+// resourceOf returns what the pod requests of the node: the first resource that has a free device, or else the first.
+func (o testOptions) resourceOf(node *corev1.Node, usage *overview.Usage) (string, error) {
 	var offered []string
-	for _, r := range overview.Resources(node, nil) {
-		if r.Allocatable > 0 {
-			offered = append(offered, r.Name)
+	chosen := o.resource
+	for _, r := range overview.Resources(node, usage) {
+		if r.Allocatable == 0 {
+			continue
+		}
+		offered = append(offered, r.Name)
+		if chosen == "" && r.Free != nil && *r.Free > 0 {
+			chosen = r.Name
 		}
 	}
 	switch {
@@ -146,7 +161,7 @@ func (o testOptions) resourceOf(node *corev1.Node) (string, error) {
 	case o.resource != "" && !slices.Contains(offered, o.resource):
 		return "", fmt.Errorf("node %s does not offer --resource %s: give one of %v", node.Name, o.resource, offered)
 	}
-	return cmp.Or(o.resource, offered[0]), nil
+	return cmp.Or(chosen, offered[0]), nil
 }
 
 // validatorOn returns the pod of the validator on a node.

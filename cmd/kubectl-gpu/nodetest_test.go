@@ -24,17 +24,24 @@ func offering(name, devices string) []byte {
 		capacity: {nvidia.com/gpu: "2", nvidia.com/mig-1g.10gb: "1"}}}`, name, devices)
 }
 
-// testable are a node with a GPU and a MIG device, and its pod of the validator.
+// testable are nodes with a GPU and a MIG device and their pods of the validator. All GPUs of mixed are taken.
 func testable() [][]byte {
 	return [][]byte{
 		operandPods()[0],
 		offering("a", `{nvidia.com/gpu: "2", nvidia.com/mig-1g.10gb: "1"}`), offering("b", `{nvidia.com/gpu: "1"}`),
-		offering("none", `{nvidia.com/gpu: "0"}`),
-		[]byte(`{apiVersion: v1, kind: Pod, metadata: {name: validator, namespace: gpus, labels: {
-			app.kubernetes.io/managed-by: gpu-operator, nvidia.com/gpu-operator.operand: operator-validator}},
-			spec: {nodeName: a, runtimeClassName: nvidia, serviceAccountName: validates, imagePullSecrets: [{name: s}],
-			containers: [{name: main, image: "example.com/operator:1", imagePullPolicy: Always}]}}`),
+		offering("none", `{nvidia.com/gpu: "0"}`), offering("mixed", `{nvidia.com/gpu: "1", nvidia.com/mig-1g.10gb: "2"}`),
+		validatorPod("mixed"), []byte(`{apiVersion: v1, kind: Pod, metadata: {name: training, namespace: team, uid: t},
+			spec: {nodeName: mixed, containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1"},
+			requests: {nvidia.com/gpu: "1"}}}]}}`),
+		validatorPod("a"),
 	}
+}
+
+func validatorPod(node string) []byte {
+	return fmt.Appendf(nil, `{apiVersion: v1, kind: Pod, metadata: {name: validator-%[1]s, namespace: gpus, labels: {
+		app.kubernetes.io/managed-by: gpu-operator, nvidia.com/gpu-operator.operand: operator-validator}},
+		spec: {nodeName: %[1]s, runtimeClassName: nvidia, serviceAccountName: validates, imagePullSecrets: [{name: s}],
+		containers: [{name: main, image: "example.com/operator:1", imagePullPolicy: Always}]}}`, node)
 }
 
 // kubelet creates the test pod with a status, and deletes it.
@@ -121,6 +128,8 @@ func TestTestOfANode(t *testing.T) {
 		"it is not confirmed": {line: "a", in: "n\n", kept: true, code: 1, err: "not confirmed, and nothing was changed\n"},
 		"another resource": {line: "a --yes --resource nvidia.com/mig-1g.10gb", status: `{phase: Succeeded}`,
 			out: "A pod got 1 nvidia.com/mig-1g.10gb of node a"},
+		"the first resource with a free device": {line: "mixed --yes", status: `{phase: Succeeded}`,
+			out: "A pod got 1 nvidia.com/mig-1g.10gb of node"},
 		"a resource that is not offered": {line: "a --yes --resource x", kept: true, code: 1,
 			err: "node a does not offer --resource x: give one of [nvidia.com/gpu nvidia.com/mig-1g.10gb]\n"},
 		"a node without GPUs": {line: "none --yes", kept: true, code: 1,
