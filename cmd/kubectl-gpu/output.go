@@ -30,9 +30,12 @@ func encode(value any, format string) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
+// columnGap is how many spaces separate two columns.
+const columnGap = 2
+
 // writeAligned writes lines whose cells are separated by tabs as columns.
 func writeAligned(text *strings.Builder, lines ...string) {
-	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(text, 0, 0, columnGap, ' ', 0)
 	for _, line := range lines {
 		fmt.Fprintln(table, line)
 	}

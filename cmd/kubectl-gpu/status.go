@@ -55,7 +55,7 @@ not reached yet and why, how many of its GPUs are usable, and how many of the de
 Nodes that are not ready come first. FREE counts what pods can still request: GPUs, or where they are shared or
 partitioned, shares or MIG devices with the name of their resource. Where a DRA driver alone offers the GPUs, it is
 "by claims": these are not read. SINCE is how long the node has been ready, or not ready. Columns that are empty for
-all nodes are left out, except with -o wide, which adds the messages.
+all nodes are left out, and on a terminal those for which it is too narrow. -o wide has all, and the messages.
 
 Of more than 30 nodes the table has the number in each state, and then those that are not ready. -o wide, names,
 --not-ready and --sort-by list each node. With names or a selector the counts are those of the nodes that these choose.

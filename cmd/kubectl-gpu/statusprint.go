@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 type column struct {
 	title string
 	value func(*overview.Node) string
+	// rank is that of its heading.
+	rank int
 	// wide columns are only in the format wide. optional ones are left out of the other one if all values are empty.
 	wide, optional bool
 }
@@ -26,18 +29,18 @@ func columns(now time.Time) []column {
 	return []column{
 		{title: "NODE", value: func(n *overview.Node) string { return n.Name }},
 		{title: "READY", value: func(n *overview.Node) string { return string(n.Ready) }},
-		{title: "STAGE", value: func(n *overview.Node) string { return string(n.Stage) }},
+		{title: "STAGE", value: func(n *overview.Node) string { return string(n.Stage) }, rank: 5},
 		{title: "USABLE", value: (*overview.Node).UsableText},
-		{title: "FREE", value: (*overview.Node).FreeText},
-		{title: "PRODUCT", value: func(n *overview.Node) string { return n.Product }},
-		{title: "MIG", value: (*overview.Node).MIGText, optional: true},
-		{title: "SHARING", value: func(n *overview.Node) string { return n.Sharing }, optional: true},
-		{title: "DRIVER", value: func(n *overview.Node) string { return n.Driver }},
-		{title: "UPGRADE", value: (*overview.Node).UpgradeText, optional: true},
-		{title: "HEALTH", value: func(n *overview.Node) string { return n.Health }, optional: true},
-		{title: "CORDONED", value: cordonText, optional: true},
+		{title: "FREE", value: (*overview.Node).FreeText, rank: 7},
+		{title: "PRODUCT", value: func(n *overview.Node) string { return n.Product }, rank: 2},
+		{title: "MIG", value: (*overview.Node).MIGText, rank: 4, optional: true},
+		{title: "SHARING", value: func(n *overview.Node) string { return n.Sharing }, rank: 3, optional: true},
+		{title: "DRIVER", value: func(n *overview.Node) string { return n.Driver }, rank: 1},
+		{title: "UPGRADE", value: (*overview.Node).UpgradeText, rank: 8, optional: true},
+		{title: "HEALTH", value: func(n *overview.Node) string { return n.Health }, rank: 9, optional: true},
+		{title: "CORDONED", value: cordonText, rank: 8, optional: true},
 		{title: "REASON", value: func(n *overview.Node) string { return n.Reason }},
-		{title: "SINCE", value: func(n *overview.Node) string { return n.SinceText(now) }},
+		{title: "SINCE", value: func(n *overview.Node) string { return n.SinceText(now) }, rank: 6},
 		{title: "OPERAND", value: func(n *overview.Node) string { return n.Operand }, wide: true},
 		{title: "MESSAGE", value: func(n *overview.Node) string { return n.Message }, wide: true},
 	}
@@ -125,6 +128,9 @@ func summaryText(found overview.Overview, colours palette) string {
 		fmt.Fprintf(text, "; the number of GPUs of %s is not known", count(s.NodesOfUnknownGPUs, "node"))
 	}
 	text.WriteString("\n")
+	wrapped := wrap(text.String(), colours.width)
+	text.Reset()
+	text.WriteString(wrapped)
 	if found.Summary.Nodes == 0 && len(found.Nodes) == 0 {
 		fmt.Fprintf(text, "\nNo node has the label %s=%s.\n", labels.GPUPresent, labels.True)
 	}
@@ -147,15 +153,17 @@ func writeNodes(
 	text *strings.Builder, nodes []overview.Node, now time.Time, wide, titled bool, colours palette,
 ) {
 	shown := shownColumns(columns(now), nodes, wide)
-	var lines []string
-	var states []overview.Readiness
-	if titled {
-		lines, states = append(lines, titles(shown)), append(states, overview.Ready)
+	all := nodeTable{titled: titled}
+	for _, c := range shown {
+		all.headings = append(all.headings, heading{c.title, c.rank})
 	}
 	for i := range nodes {
-		lines, states = append(lines, row(shown, &nodes[i])), append(states, nodes[i].Ready)
+		all.add(nodes[i].Ready, cells(shown, &nodes[i])...)
 	}
-	writeColoured(text, lines, states, colours)
+	if wide {
+		colours.width = 0
+	}
+	all.write(text, colours)
 }
 
 // writeColoured writes lines as columns, each in the colour of a state.
@@ -172,14 +180,15 @@ func writeColoured(text *strings.Builder, lines []string, states []overview.Read
 
 // groupsText returns the table of groups of nodes.
 func groupsText(groups []overview.Group, colours palette) string {
-	lines, states := []string{"NODES\tREADY\tSTAGE\tUSABLE\tPRODUCT\tREASON"}, []overview.Readiness{overview.Ready}
+	all := nodeTable{titled: true, headings: []heading{
+		{"NODES", 0}, {"READY", 0}, {"STAGE", 1}, {"USABLE", 0}, {"PRODUCT", 2}, {"REASON", 0},
+	}}
 	for _, g := range groups {
-		lines = append(lines, fmt.Sprintf("%d\t%s\t%s\t%d/%d\t%s\t%s", g.Nodes, g.Ready, cmp.Or(string(g.Stage), "-"),
-			g.GPUs.Usable, g.GPUs.Total, cmp.Or(g.Product, "-"), cmp.Or(g.Reason, "-")))
-		states = append(states, g.Ready)
+		all.add(g.Ready, strconv.Itoa(g.Nodes), string(g.Ready), cmp.Or(string(g.Stage), "-"),
+			fmt.Sprintf("%d/%d", g.GPUs.Usable, g.GPUs.Total), cmp.Or(g.Product, "-"), cmp.Or(g.Reason, "-"))
 	}
 	text := &strings.Builder{}
-	writeColoured(text, lines, states, colours)
+	all.write(text, colours)
 	return text.String()
 }
 
@@ -247,14 +256,17 @@ func titles(shown []column) string {
 	return strings.Join(all, "\t")
 }
 
-// row returns a line of the table. An empty value is a dash, so that programs can split the line.
-func row(shown []column, n *overview.Node) string {
+// cells returns the values of a node. An empty one is a dash, so that programs can split the line.
+func cells(shown []column, n *overview.Node) []string {
 	var all []string
 	for _, c := range shown {
 		all = append(all, cmp.Or(strings.ReplaceAll(c.value(n), "\n", " "), "-"))
 	}
-	return strings.Join(all, "\t")
+	return all
 }
+
+// row returns a line of the table.
+func row(shown []column, n *overview.Node) string { return strings.Join(cells(shown, n), "\t") }
 
 // screen shows an overview that changes.
 type screen struct {

@@ -59,6 +59,39 @@ No node has the label nvidia.com/gpu.present=true.
 `))
 }
 
+// A terminal of 80 columns wraps no row: columns leave in the order of their rank, and lines are broken between words.
+func TestStatusOnANarrowTerminal(t *testing.T) {
+	g, found := NewWithT(t), someNodes()
+	found.Nodes[0].Name, found.Nodes[1].Product = "ip-10-0-112-34.compute.internal", "NVIDIA-H100-80GB-HBM3"
+	found.Policy.Message = "1 of 2 GPU nodes have failed: the driver of one cannot be pulled"
+	text := overviewText(found, shownAt, false, palette{width: 80})
+	g.Expect(text).To(Equal(`ClusterPolicy gpus is not ready: OperandFailed: 1 of 2 GPU nodes have failed:
+  the driver of one cannot be pulled
+Driver upgrade to 590: 1 pending, 0 in progress, 0 done, 0 failed, 0 held. a
+  waits
+1 of 2 nodes ready, 7 of 8 GPUs usable, 8 whole GPUs free
+
+NODE                             READY  USABLE  REASON
+ip-10-0-112-34.compute.internal  False  -       CrashLoopBackOff
+b                                True   7/8     -
+Left out for the width: STAGE, FREE, PRODUCT, MIG, DRIVER, SINCE. See -o wide.
+`))
+	g.Expect(overviewText(found, shownAt, true, palette{width: 80})).To(ContainSubstring("DRIVER"), "wide")
+	g.Expect(overviewText(found, shownAt, false, palette{width: 82})).To(ContainSubstring("USABLE  FREE  "), "it fits")
+	g.Expect(overviewText(found, shownAt, false, palette{width: 81})).NotTo(ContainSubstring("FREE  "))
+	g.Expect(overviewText(found, shownAt, false, palette{width: 20})).To(MatchRegexp("NODE +READY  USABLE  REASON\n"))
+	g.Expect(wrap("\x1b[31m123\x1b[0m 456\n", 7)).To(Equal("\x1b[31m123\x1b[0m 456\n"), "a colour takes no room")
+	g.Expect(wrap("123 456 7 89\n", 6)).To(Equal("123\n  456\n  7 89\n"))
+	rows := &strings.Builder{}
+	writeNodes(rows, found.Nodes, shownAt, false, false, palette{width: 80})
+	g.Expect(rows.String()).To(HavePrefix("ip-10-0-112-34.compute.internal  False  -    -"), "no titles")
+	fleet := groupsText([]overview.Group{{
+		Nodes: 1000, Ready: overview.Excluded, Stage: v1.StageDevicePlugin, GPUs: overview.GPUs{Total: 8000, Usable: 7999},
+		Product: "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", Reason: "CreateContainerConfigError",
+	}}, palette{width: 80})
+	g.Expect(fleet).To(MatchRegexp("^NODES  READY +USABLE +REASON\n1000 "))
+}
+
 // Whether GPUs that are offered by claims are free is not known: they are neither free nor taken.
 func TestGPUsByClaimsAsText(t *testing.T) {
 	g, found := NewWithT(t), someNodes()
