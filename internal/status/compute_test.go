@@ -168,11 +168,6 @@ func TestPolicyConditions(t *testing.T) {
 			nodes: 1, change: func(e *env) { delete(e.snapshot.DaemonSets, "device-plugin") },
 			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its DaemonSets are being created",
 		},
-		"0 of 0 scheduled pods are not ready where 3 are expected": {
-			nodes: 3, change: func(e *env) { e.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 0 },
-			want:    notReady("OperandNotReady", "Progressing"),
-			message: "driver: scheduled on 0 of 3 nodes",
-		},
 		"excluded nodes do not count": {
 			nodes: 3, change: func(e *env) {
 				e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false")

@@ -325,13 +325,13 @@ func isInvalid(err error) bool {
 }
 
 // checkDaemonSets returns one verdict for all DaemonSets of the operand: Ready if all exist, their controller has
-// observed them, and they run on as many nodes as the plan expects.
+// observed them, and they run on as many nodes as the plan expects. Its pods are newer than the controller's counts.
 func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts operandCounts) readiness.Verdict {
 	found, scheduled := 0, 0
+	inSync := counts.replacing == 0 && counts.ready == counts.desired
 	for _, ds := range sortedDaemonSets(live, step.Operand.Name) {
 		found++
 		// If all pods work and none is outdated, only insignificant fields are rolled out.
-		inSync := counts.replacing == 0 && counts.ready == counts.desired
 		if verdict := readiness.DaemonSet(ds); verdict.State != readiness.Ready && !inSync {
 			return verdict
 		}
@@ -350,6 +350,9 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 	case len(counts.tainted) > 0:
 		verdict.Message = fmt.Sprintf("not scheduled on %d of %d nodes: %s",
 			len(counts.tainted), counts.desired, joinNodes(counts.tainted))
+	case inSync:
+		// The pods work on all nodes, so that the status of a DaemonSet is older than they are.
+		return readiness.Verdict{}
 	}
 	return verdict
 }

@@ -28,17 +28,28 @@ import (
 
 // Timing has the cooldowns of a Writer; tests shorten them.
 type Timing struct {
-	// Interval is the minimum time between two writes of the status of a policy, CounterInterval that before a write that
-	// changes only counters. A policy that becomes ready is written at once: before it can become ready again, another
-	// write must say that it is not.
-	Interval, CounterInterval time.Duration
+	// Interval is the minimum time between two writes of the status of a policy. A policy that becomes ready is written at
+	// once: before it can become ready again, another write must say that it is not.
+	Interval time.Duration
+	// CounterInterval is the longest minimum time before a write that changes only counters. CounterPerNode is how much
+	// each node of the fleet adds to it, from Interval on: a small fleet has few writes, and its reader compares the
+	// counters with the nodes.
+	CounterInterval, CounterPerNode time.Duration
 	// RetryStale is the delay while the cache does not contain the last write, which causes no pass.
 	RetryStale time.Duration
 }
 
 // DefaultTiming returns the production values.
 func DefaultTiming() Timing {
-	return Timing{Interval: time.Second, CounterInterval: 10 * time.Second, RetryStale: 200 * time.Millisecond}
+	return Timing{
+		Interval: time.Second, CounterInterval: 10 * time.Second, CounterPerNode: 40 * time.Millisecond,
+		RetryStale: 200 * time.Millisecond,
+	}
+}
+
+// beforeCounters returns the minimum time before a write that changes only counters of this many nodes.
+func (t Timing) beforeCounters(nodes int32) time.Duration {
+	return min(max(time.Duration(nodes)*t.CounterPerNode, t.Interval), t.CounterInterval)
 }
 
 // Writer is the only writer of ClusterPolicy.status. It keeps times and versions in memory, which only delay writes: a
@@ -183,11 +194,19 @@ func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterP
 	if status.State == v1.StateReady && policy.Status.State != v1.StateReady && !last.ready {
 		return 0
 	}
-	interval := w.timing.CounterInterval
-	if significant(policy.Status, status) {
-		interval = w.timing.Interval
+	interval := w.timing.Interval
+	if !significant(policy.Status, status) {
+		interval = w.timing.beforeCounters(total(status))
 	}
 	return interval - w.clock.Since(last.at)
+}
+
+// total returns the number of GPU nodes in a status.
+func total(status v1.ClusterPolicyStatus) int32 {
+	if status.NodeSummary == nil {
+		return 0
+	}
+	return status.NodeSummary.Total
 }
 
 // significant reports whether two statuses differ in more than counters and the progress of nodes and operands.

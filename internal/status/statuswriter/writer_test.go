@@ -170,8 +170,11 @@ func (f *fixture) write(status v1.ClusterPolicyStatus) (bool, time.Duration) {
 	return f.writes > before, wait
 }
 
-func counted(ready int32, state v1.State) v1.ClusterPolicyStatus {
-	return v1.ClusterPolicyStatus{State: state, NodeSummary: &v1.NodeSummary{Total: 9, Ready: ready}}
+// counted returns the status of a fleet that is large enough for the longest wait.
+func counted(ready int32, state v1.State) v1.ClusterPolicyStatus { return countedOf(250, ready, state) }
+
+func countedOf(total, ready int32, state v1.State) v1.ClusterPolicyStatus {
+	return v1.ClusterPolicyStatus{State: state, NodeSummary: &v1.NodeSummary{Total: total, Ready: ready}}
 }
 
 func degraded(nodes int32) v1.ClusterPolicyStatus {
@@ -209,6 +212,19 @@ func TestWriter(t *testing.T) {
 			{after: 5 * time.Second, status: counted(3, starting), wait: time.Second},
 			{after: time.Second, status: counted(3, starting), wrote: true},
 			{after: time.Second, status: counted(4, starting), wait: 9 * time.Second},
+		},
+		"counters of a small fleet wait a second": {
+			{status: countedOf(25, 1, starting), wrote: true}, {status: countedOf(25, 2, starting), wait: time.Second},
+		},
+		"counters wait longer in a larger fleet": {
+			{status: countedOf(100, 1, starting), wrote: true}, {status: countedOf(100, 2, starting), wait: 4 * time.Second},
+		},
+		"counters of the largest fleet wait ten seconds": {
+			{status: countedOf(5000, 1, starting), wrote: true}, {status: countedOf(5000, 2, starting), wait: 10 * time.Second},
+		},
+		"counters of no fleet wait a second": {
+			{status: v1.ClusterPolicyStatus{State: starting}, wrote: true},
+			{status: v1.ClusterPolicyStatus{State: starting, Namespace: "n"}, wait: time.Second},
 		},
 		"a significant change is written after a second": {
 			{status: counted(1, starting), wrote: true}, {after: time.Second, status: counted(9, done), wrote: true},
