@@ -1,4 +1,5 @@
-// Package assets has the manifests of the operands, one folder each, as templates that only insert values.
+// Package assets has the manifests of the operands, one folder each, as templates that insert values and repeat or
+// leave out blocks.
 // The files are:
 //
 //   - OPERAND/NUMBER_KIND.yaml are the objects of an operand, in the order in which they are applied.

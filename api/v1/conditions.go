@@ -10,7 +10,8 @@ const (
 	ConditionAuxiliaryReady = "AuxiliaryReady"
 	// ConditionProgressing: at least one node or operand is not ready yet and is expected to become ready.
 	ConditionProgressing = "Progressing"
-	// ConditionDegraded: something failed, and waiting is not expected to fix it.
+	// ConditionDegraded: something failed, and waiting is not expected to fix it. A failed call to the API server counts,
+	// too, although it is repeated.
 	ConditionDegraded = "Degraded"
 	// ConditionError is the inverse of Ready, for compatibility with NVIDIA's operator.
 	ConditionError = "Error"
@@ -103,8 +104,9 @@ const (
 	// Cause: a container crashes, its image cannot be pulled, its pod cannot be created, or a deadline has passed.
 	// Remedy: read the failed nodes in status.nodes; their reason and message show the container and the error.
 	ReasonOperandFailed = "OperandFailed"
-	// ReasonOperandNotReady: an operand is not ready on all of its nodes yet.
-	// Cause: pods are being created or started, for example while a node joins or a driver is compiled.
+	// ReasonOperandNotReady: an operand is not ready on all of its nodes yet, or a GPU node waits for something else.
+	// Cause: pods are being created or started, for example while a node joins or a driver is compiled. The policy's
+	// message has the reason of each node that it names.
 	// Remedy: wait; the message names the nodes. Once the deadline in spec.deadlines has passed, the node is degraded.
 	ReasonOperandNotReady = "OperandNotReady"
 	// ReasonUpgradePending: pods of an operand are outdated and wait to be replaced; the GPUs of their nodes can be used.
@@ -207,8 +209,9 @@ const (
 	// ReasonDiscoveryLabelsMissing: discovery labels that the node had are missing. Its operands stay for the grace
 	// period, and a node that was ready stays ready.
 	// Cause: node discovery or Node Feature Discovery was removed or fails, or a user removed the labels.
-	// Remedy: restore node discovery, or the label that the message names. After spec.nodeDiscovery.gracePeriod the
-	// operands are removed once no pod uses a GPU.
+	// Remedy: restore node discovery, or the label that the message names. The message says when operands are removed. A
+	// node without any discovery label keeps them. So does one whose labels show no GPU, while its kubelet advertises one
+	// or a pod uses one.
 	ReasonDiscoveryLabelsMissing = "DiscoveryLabelsMissing"
 	// ReasonStartupTaint: the GPUs of the node can be used, but a start-up taint still keeps pods off the node.
 	// Cause: the admission policy gpu-operator-operator does not allow the operator to remove this taint.
