@@ -42,7 +42,7 @@ type Timing struct {
 // DefaultTiming returns the production values.
 func DefaultTiming() Timing {
 	return Timing{
-		Interval: time.Second, CounterInterval: 10 * time.Second, CounterPerNode: 40 * time.Millisecond,
+		Interval: time.Second, CounterInterval: 10 * time.Second, CounterPerNode: 100 * time.Millisecond,
 		RetryStale: 200 * time.Millisecond,
 	}
 }

@@ -171,7 +171,7 @@ func (f *fixture) write(status v1.ClusterPolicyStatus) (bool, time.Duration) {
 }
 
 // counted returns the status of a fleet that is large enough for the longest wait.
-func counted(ready int32, state v1.State) v1.ClusterPolicyStatus { return countedOf(250, ready, state) }
+func counted(ready int32, state v1.State) v1.ClusterPolicyStatus { return countedOf(100, ready, state) }
 
 func countedOf(total, ready int32, state v1.State) v1.ClusterPolicyStatus {
 	return v1.ClusterPolicyStatus{State: state, NodeSummary: &v1.NodeSummary{Total: total, Ready: ready}}
@@ -214,10 +214,10 @@ func TestWriter(t *testing.T) {
 			{after: time.Second, status: counted(4, starting), wait: 9 * time.Second},
 		},
 		"counters of a small fleet wait a second": {
-			{status: countedOf(25, 1, starting), wrote: true}, {status: countedOf(25, 2, starting), wait: time.Second},
+			{status: countedOf(10, 1, starting), wrote: true}, {status: countedOf(10, 2, starting), wait: time.Second},
 		},
 		"counters wait longer in a larger fleet": {
-			{status: countedOf(100, 1, starting), wrote: true}, {status: countedOf(100, 2, starting), wait: 4 * time.Second},
+			{status: countedOf(40, 1, starting), wrote: true}, {status: countedOf(40, 2, starting), wait: 4 * time.Second},
 		},
 		"counters of the largest fleet wait ten seconds": {
 			{status: countedOf(5000, 1, starting), wrote: true}, {status: countedOf(5000, 2, starting), wait: 10 * time.Second},
