@@ -94,7 +94,7 @@ func (n *Node) IsDivided() bool {
 	return n.Sharing != "" || strings.Contains(n.Product, labels.ProductMIG) || slices.ContainsFunc(n.Resources, partition)
 }
 
-func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
+func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, specs specs, usage *Usage) Node {
 	record := assess.RecordOf(node)
 	n := Node{
 		Name: node.Name, Ready: Unknown, Cordoned: node.Spec.Unschedulable,
@@ -107,7 +107,7 @@ func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 	n.Resources = Resources(node, usage)
 	n.addCondition(assess.GPUReadyCondition(node), record)
 	n.ByClaims = record.ByClaims && n.Ready == Ready
-	n.GPUs = countGPUs(node, policy, n.ByClaims)
+	n.GPUs = countGPUs(node, specs, n.ByClaims)
 	if n.Stage != "" && n.Stage.Before(v1.StageAllocatable) {
 		n.GPUs.Usable = 0
 	}
@@ -120,11 +120,10 @@ func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 
 // countGPUs counts the GPUs of a node that the policy's status does not list. It lists those on which something is
 // wrong first. A node that offers none has those that were last counted.
-func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy, byClaims bool) GPUs {
+func countGPUs(node *corev1.Node, specs specs, byClaims bool) GPUs {
 	report, _ := gpuhealth.Decode(node.Annotations[labels.GPUHealth]) // The condition reports a malformed one.
 	countsBus, replicas := false, 0
-	if policy != nil {
-		spec := specFor(node, policy)
+	if spec, known := specs.of(node); known {
 		countsBus, replicas = spec.NodeDiscovery.Mode != v1.DiscoveryNFD, spec.GPUReplicas()
 	}
 	counted, existing := readiness.CountGPUs(node, countsBus, replicas), readiness.ClaimableGPUs(node, countsBus)
@@ -138,15 +137,29 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy, byClaims bool) GPUs 
 	return GPUs{Total: counted.Total, Usable: counted.Usable}
 }
 
-// specFor returns the spec for a node, with the overrides of the node pool that the operator has labelled it with.
-func specFor(node *corev1.Node, policy *v1.ClusterPolicy) effective.Spec {
-	spec := effective.Of(policy.Spec)
-	for i := range policy.Spec.NodePools {
-		if nodePool := &policy.Spec.NodePools[i]; nodePool.Name == node.Labels[labels.NodePool] {
-			return spec.ForNodePool(*nodePool)
-		}
+// specs are the effective specs of a policy by the name of the node pool that overrides them; empty for no pool. There
+// are none without a policy.
+type specs map[string]effective.Spec
+
+func specsOf(policy *v1.ClusterPolicy) specs {
+	if policy == nil {
+		return nil
 	}
-	return spec
+	base := effective.Of(policy.Spec)
+	all := specs{"": base}
+	for _, nodePool := range policy.Spec.NodePools {
+		all[nodePool.Name] = base.ForNodePool(nodePool)
+	}
+	return all
+}
+
+// of returns the spec for a node, with the overrides of the node pool that the operator has labelled it with.
+func (s specs) of(node *corev1.Node) (spec effective.Spec, known bool) {
+	if spec, known = s[node.Labels[labels.NodePool]]; known {
+		return spec, true
+	}
+	spec, known = s[""]
+	return spec, known
 }
 
 // addCondition takes over the condition nvidia.com/GPUReady and the record of the node.

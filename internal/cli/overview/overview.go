@@ -77,8 +77,9 @@ func Of(cluster Cluster) Overview {
 	if policy != nil {
 		o.Policy = policyOf(policy)
 	}
+	specs := specsOf(policy)
 	for _, node := range cluster.Nodes {
-		o.Nodes = append(o.Nodes, nodeOf(node, policy, cluster.Usage))
+		o.Nodes = append(o.Nodes, nodeOf(node, policy, specs, cluster.Usage))
 	}
 	slices.SortFunc(o.Nodes, func(a, b Node) int {
 		return cmp.Or(cmp.Compare(rank[a.Ready], rank[b.Ready]), cmp.Compare(a.Name, b.Name))

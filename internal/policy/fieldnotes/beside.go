@@ -7,7 +7,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 )
 
 // withoutDriver is the advice about modules that are loaded beside the driver of the operator.
@@ -25,37 +24,37 @@ func sharesMIG(sharing *v1.SharingSpec) bool {
 
 // beside are the fields that need another one, which is not set.
 var beside = []field{
-	{"spec.gds.enabled", func(s v1.ClusterPolicySpec) bool {
-		return deref(deref(s.GDS).Enabled) && !*effective.Of(s).Driver.Enabled
+	{"spec.gds.enabled", func(s given) bool {
+		return deref(deref(s.GDS).Enabled) && !*s.effective().Driver.Enabled
 	}, withoutDriver},
-	{"spec.gdrcopy.enabled", func(s v1.ClusterPolicySpec) bool {
-		return deref(deref(s.GDRCopy).Enabled) && !*effective.Of(s).Driver.Enabled
+	{"spec.gdrcopy.enabled", func(s given) bool {
+		return deref(deref(s.GDRCopy).Enabled) && !*s.effective().Driver.Enabled
 	}, withoutDriver},
-	{"spec.driver.rdma.enabled", func(s v1.ClusterPolicySpec) bool {
-		driver := effective.Of(s).Driver
+	{"spec.driver.rdma.enabled", func(s given) bool {
+		driver := s.effective().Driver
 		return *driver.RDMA.Enabled && !*driver.Enabled
 	}, withoutDriver},
-	{"spec.driver.rdma.useHostMofed", func(s v1.ClusterPolicySpec) bool {
-		rdma := effective.Of(s).Driver.RDMA
+	{"spec.driver.rdma.useHostMofed", func(s given) bool {
+		rdma := s.effective().Driver.RDMA
 		return *rdma.UseHostMOFED && !*rdma.Enabled
 	}, "has no effect without spec.driver.rdma.enabled: set it to true, or remove this field"},
-	{"spec.driver.upgradePolicy.drain.podSelector", func(s v1.ClusterPolicySpec) bool {
+	{"spec.driver.upgradePolicy.drain.podSelector", func(s given) bool {
 		drain := deref(deref(deref(s.Driver).UpgradePolicy).Drain)
 		return drain.PodSelector != "" && !deref(drain.Enable)
 	}, "has no effect without drain.enable: set it to true, or remove this field"},
-	{"spec.driver.upgradePolicy.waitForCompletion.timeoutSeconds", func(s v1.ClusterPolicySpec) bool {
+	{"spec.driver.upgradePolicy.waitForCompletion.timeoutSeconds", func(s given) bool {
 		wait := deref(deref(deref(s.Driver).UpgradePolicy).WaitForCompletion)
 		return deref(wait.TimeoutSeconds) > 0 && wait.PodSelector == ""
 	}, "has no effect without podSelector, which selects the pods to wait for: set it"},
-	{"spec.sharing.timeSlicing.resourceReplicas", func(s v1.ClusterPolicySpec) bool {
-		spec := effective.Of(s)
+	{"spec.sharing.timeSlicing.resourceReplicas", func(s given) bool {
+		spec := s.effective()
 		return sharesMIG(s.Sharing) && spec.MIG.Strategy != v1.MIGStrategyMixed &&
 			!slices.ContainsFunc(spec.NodePools, func(pool v1.NodePoolSpec) bool {
 				return pool.Sharing == nil && spec.ForNodePool(pool).MIG.Strategy == v1.MIGStrategyMixed
 			})
 	}, withoutMixed},
-	{"spec.nodePools[].sharing.timeSlicing.resourceReplicas", func(s v1.ClusterPolicySpec) bool {
-		spec := effective.Of(s)
+	{"spec.nodePools[].sharing.timeSlicing.resourceReplicas", func(s given) bool {
+		spec := s.effective()
 		return slices.ContainsFunc(spec.NodePools, func(pool v1.NodePoolSpec) bool {
 			return sharesMIG(pool.Sharing) && spec.ForNodePool(pool).MIG.Strategy != v1.MIGStrategyMixed
 		})
@@ -68,8 +67,8 @@ var beside = []field{
 var branchAlone = regexp.MustCompile(`^[0-9]{3}$`)
 
 // isBranchAlone reports whether NVIDIA's registry has no driver with this tag, as it is not precompiled.
-func isBranchAlone(s v1.ClusterPolicySpec) bool {
-	driver := effective.Of(s).Driver
+func isBranchAlone(s given) bool {
+	driver := s.effective().Driver
 	isNVIDIAs := driver.Repository == "" && !driver.IsFullReference() || strings.HasPrefix(driver.Repository, "nvcr.io/")
 	return *driver.Enabled && !*driver.UsePrecompiled && !*driver.UseNvidiaDriverCRD && isNVIDIAs &&
 		branchAlone.MatchString(driver.Version)

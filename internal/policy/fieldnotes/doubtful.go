@@ -17,64 +17,64 @@ import (
 // doubtful are the fields that NVIDIA's operator accepts, and whose value has no effect or may not be what its author
 // intended.
 var doubtful = []field{
-	{"spec.devicePlugin.config.default", func(s v1.ClusterPolicySpec) bool {
+	{"spec.devicePlugin.config.default", func(s given) bool {
 		config := deref(deref(s.DevicePlugin).Config)
 		return config.Default != "" && config.Name == ""
 	}, "has no effect, as it is a key of the ConfigMap in name: set name"},
-	{"spec.sharing", func(s v1.ClusterPolicySpec) bool { return sharesNothing(s.Sharing) },
+	{"spec.sharing", func(s given) bool { return sharesNothing(s.Sharing) },
 		"shares nothing: set replicas of timeSlicing or mps to 2 or more"},
-	{"spec.nodePools[].sharing", func(s v1.ClusterPolicySpec) bool {
+	{"spec.nodePools[].sharing", func(s given) bool {
 		return slices.ContainsFunc(s.NodePools, func(pool v1.NodePoolSpec) bool { return sharesNothing(pool.Sharing) })
 	}, "has a block without replicas of 2 or more, which shares nothing: set them, or remove timeSlicing and mps"},
-	{"spec.dcgmExporter.podLabelAllowlistRegex", func(s v1.ClusterPolicySpec) bool {
+	{"spec.dcgmExporter.podLabelAllowlistRegex", func(s given) bool {
 		exporter := deref(s.DCGMExporter)
 		return len(exporter.PodLabelAllowlistRegex) > 0 && exporter.EnablePodLabels == nil
 	}, "has no effect while enablePodLabels is unset: set it to true, or to false to keep the value"},
-	{"spec.dcgmExporter.hpcJobMapping.directory", func(s v1.ClusterPolicySpec) bool {
+	{"spec.dcgmExporter.hpcJobMapping.directory", func(s given) bool {
 		mapping := deref(deref(s.DCGMExporter).HPCJobMapping)
 		return mapping.Directory != "" && mapping.Enabled == nil
 	}, "has no effect while enabled is unset: set it to true, or to false to keep the value"},
-	forVMs("spec.sandboxDevicePlugin", func(s v1.ClusterPolicySpec) *bool { return deref(s.SandboxDevicePlugin).Enabled }),
-	forVMs("spec.vgpuDeviceManager", func(s v1.ClusterPolicySpec) *bool { return deref(s.VGPUDeviceManager).Enabled }),
-	forVMs("spec.vfioManager", func(s v1.ClusterPolicySpec) *bool { return deref(s.VFIOManager).Enabled }),
-	forVMs("spec.kataSandboxDevicePlugin", func(s v1.ClusterPolicySpec) *bool {
+	forVMs("spec.sandboxDevicePlugin", func(s given) *bool { return deref(s.SandboxDevicePlugin).Enabled }),
+	forVMs("spec.vgpuDeviceManager", func(s given) *bool { return deref(s.VGPUDeviceManager).Enabled }),
+	forVMs("spec.vfioManager", func(s given) *bool { return deref(s.VFIOManager).Enabled }),
+	forVMs("spec.kataSandboxDevicePlugin", func(s given) *bool {
 		return deref(s.KataSandboxDevicePlugin).Enabled
 	}),
-	{"spec.vgpuDeviceManager.config.name", func(s v1.ClusterPolicySpec) bool {
+	{"spec.vgpuDeviceManager.config.name", func(s given) bool {
 		return deref(deref(s.VGPUDeviceManager).Config).Name != ""
 	}, "has no effect: virtual machines are not supported yet"},
-	{"spec.sandboxWorkloads.defaultWorkload", func(s v1.ClusterPolicySpec) bool {
-		sandbox := effective.Of(s).SandboxWorkloads
+	{"spec.sandboxWorkloads.defaultWorkload", func(s given) bool {
+		sandbox := s.effective().SandboxWorkloads
 		return !*sandbox.Enabled && sandbox.DefaultWorkload != v1.WorkloadContainer
 	}, "has no effect without sandboxWorkloads.enabled: all nodes are served for containers"},
-	{"spec.sandboxWorkloads.mode", func(s v1.ClusterPolicySpec) bool {
+	{"spec.sandboxWorkloads.mode", func(s given) bool {
 		return deref(s.SandboxWorkloads).Mode == v1.SandboxKata
 	}, "has no effect: virtual machines are not supported yet"},
-	{"spec.validator.vfioPCI", func(s v1.ClusterPolicySpec) bool {
+	{"spec.validator.vfioPCI", func(s given) bool {
 		return len(deref(deref(s.Validator).VFIOPCI).Env) > 0
 	}, noVMCheck},
-	{"spec.validator.vgpuManager", func(s v1.ClusterPolicySpec) bool {
+	{"spec.validator.vgpuManager", func(s given) bool {
 		return len(deref(deref(s.Validator).VGPUManager).Env) > 0
 	}, noVMCheck},
-	{"spec.validator.vgpuDevices", func(s v1.ClusterPolicySpec) bool {
+	{"spec.validator.vgpuDevices", func(s given) bool {
 		return len(deref(deref(s.Validator).VGPUDevices).Env) > 0
 	}, noVMCheck},
-	forVMs("spec.ccManager", func(s v1.ClusterPolicySpec) *bool { return deref(s.CCManager).Enabled }),
-	{"spec.vgpuManager", func(s v1.ClusterPolicySpec) bool {
+	forVMs("spec.ccManager", func(s given) *bool { return deref(s.CCManager).Enabled }),
+	{"spec.vgpuManager", func(s given) bool {
 		return !deref(deref(s.SandboxWorkloads).Enabled) && deref(deref(s.VGPUManager).Enabled)
 	}, withoutVMs},
-	{"spec.health.actions", func(s v1.ClusterPolicySpec) bool {
-		spec := effective.Of(s)
+	{"spec.health.actions", func(s given) bool {
+		spec := s.effective()
 		return !*spec.Health.Agent.Enabled && spec.ActsOnUnhealthyNodes()
 	}, "have no effect without the health agent: set spec.health.agent.enabled"},
 	{"spec.driver.kernelModuleType", hasGDSWithProprietaryModules,
 		"nvidia-fs 2.17.5 and later (GPUDirect Storage) load with the open kernel modules only: set open or auto, or " +
 			"remove spec.gds.enabled"},
-	{"spec.driver.upgradePolicy.maxUnavailable", func(s v1.ClusterPolicySpec) bool {
-		return allowsNoUpgrade(effective.Of(s).Driver.UpgradePolicy)
+	{"spec.driver.upgradePolicy.maxUnavailable", func(s given) bool {
+		return allowsNoUpgrade(s.effective().Driver.UpgradePolicy)
 	}, "is 0, so that no node can be upgraded: raise it, or set autoUpgrade to false"},
-	{"spec.nodePools[].driver.upgradePolicy", func(s v1.ClusterPolicySpec) bool {
-		spec := effective.Of(s)
+	{"spec.nodePools[].driver.upgradePolicy", func(s given) bool {
+		spec := s.effective()
 		return slices.ContainsFunc(spec.NodePools, func(nodePool v1.NodePoolSpec) bool {
 			return deref(nodePool.Driver).UpgradePolicy != nil &&
 				allowsNoUpgrade(spec.ForNodePool(nodePool).Driver.UpgradePolicy)
@@ -89,15 +89,15 @@ const noVMCheck = "has no effect: virtual machines are not supported yet, remove
 const withoutVMs = "has no effect without sandboxWorkloads.enabled: remove it"
 
 // forVMs returns the note about an operand for virtual machines that is turned on where there are none.
-func forVMs(name string, enabled func(v1.ClusterPolicySpec) *bool) field {
-	return field{name, func(s v1.ClusterPolicySpec) bool {
+func forVMs(name string, enabled func(given) *bool) field {
+	return field{name, func(s given) bool {
 		return !deref(deref(s.SandboxWorkloads).Enabled) && deref(enabled(s)) && !isOfNVIDIAsChart(s)
 	}, withoutVMs}
 }
 
 // isOfNVIDIAsChart reports whether a spec turns on all that is for virtual machines, as NVIDIA's chart does in every
 // policy: then no user has set the fields.
-func isOfNVIDIAsChart(s v1.ClusterPolicySpec) bool {
+func isOfNVIDIAsChart(s given) bool {
 	return deref(deref(s.SandboxDevicePlugin).Enabled) && deref(deref(s.VFIOManager).Enabled) &&
 		deref(deref(s.VGPUDeviceManager).Enabled)
 }
@@ -127,8 +127,8 @@ var needsOpenModules = regexp.MustCompile(`^v?2[.](17[.]([5-9]|[1-9][0-9])|1[89]
 
 // hasGDSWithProprietaryModules reports whether GPUDirect Storage is to be loaded beside proprietary modules, in any
 // node pool.
-func hasGDSWithProprietaryModules(s v1.ClusterPolicySpec) bool {
-	spec := effective.Of(s)
+func hasGDSWithProprietaryModules(s given) bool {
+	spec := s.effective()
 	return loadsGDSWithProprietaryModules(spec) ||
 		slices.ContainsFunc(spec.NodePools, func(nodePool v1.NodePoolSpec) bool {
 			return loadsGDSWithProprietaryModules(spec.ForNodePool(nodePool))

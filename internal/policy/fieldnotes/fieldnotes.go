@@ -3,15 +3,28 @@ package fieldnotes
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 )
+
+// given is the spec that the notes are about.
+type given struct {
+	v1.ClusterPolicySpec
+	// effective returns it with the defaults, which are computed once for all notes.
+	effective func() effective.Spec
+}
+
+func newGiven(spec v1.ClusterPolicySpec) given {
+	return given{spec, sync.OnceValue(func() effective.Spec { return effective.Of(spec) })}
+}
 
 // field is a field that is reported while it is set.
 type field struct {
 	name  string
-	isSet func(v1.ClusterPolicySpec) bool
+	isSet func(given) bool
 	// advice is the effect, or what to use instead.
 	advice string
 }
@@ -19,7 +32,7 @@ type field struct {
 // unsupported are the fields that have no effect yet and leave the policy ready. Other unsupported fields make their
 // operand, or their nodes, Invalid.
 var unsupported = []field{
-	{"spec.sandboxWorkloads.enabled", func(s v1.ClusterPolicySpec) bool {
+	{"spec.sandboxWorkloads.enabled", func(s given) bool {
 		return deref(deref(s.SandboxWorkloads).Enabled)
 	}, "nodes for virtual machines get no operands; nodes for containers do"},
 }
@@ -27,28 +40,28 @@ var unsupported = []field{
 // deprecated are the fields that are only accepted for old policies. As in NVIDIA's operator, all but
 // licensingConfig.configMapName have no effect.
 var deprecated = []field{
-	{"spec.operator.defaultRuntime", func(s v1.ClusterPolicySpec) bool { return deref(s.Operator).DefaultRuntime != "" },
+	{"spec.operator.defaultRuntime", func(s given) bool { return deref(s.Operator).DefaultRuntime != "" },
 		"remove it, each node's runtime is detected"},
-	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool {
+	{"spec.operator.initContainer", func(s given) bool {
 		return image.IsSet(deref(deref(s.Operator).InitContainer))
 	}, "remove it, the image is not used"},
-	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Labels) > 0 },
+	{"spec.operator.labels", func(s given) bool { return len(deref(s.Operator).Labels) > 0 },
 		"label the operator's Deployment, or use spec.daemonsets.labels"},
-	{"spec.operator.annotations", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Annotations) > 0 },
+	{"spec.operator.annotations", func(s given) bool { return len(deref(s.Operator).Annotations) > 0 },
 		"annotate the operator's Deployment, or use spec.daemonsets.annotations"},
-	{"spec.driver.useOpenKernelModules", func(s v1.ClusterPolicySpec) bool {
+	{"spec.driver.useOpenKernelModules", func(s given) bool {
 		return deref(s.Driver).UseOpenKernelModules != nil
 	}, "use spec.driver.kernelModuleType"},
-	{"spec.driver.licensingConfig.configMapName", func(s v1.ClusterPolicySpec) bool {
+	{"spec.driver.licensingConfig.configMapName", func(s given) bool {
 		return deref(deref(s.Driver).LicensingConfig).ConfigMapName != ""
 	}, "use secretName"},
-	{"spec.dcgm.hostPort", func(s v1.ClusterPolicySpec) bool { return deref(s.DCGM).HostPort != 0 },
+	{"spec.dcgm.hostPort", func(s given) bool { return deref(s.DCGM).HostPort != 0 },
 		"use spec.dcgm.hostNetwork"},
-	{"spec.cdi.default", func(s v1.ClusterPolicySpec) bool { return deref(s.CDI).Default != nil },
+	{"spec.cdi.default", func(s given) bool { return deref(s.CDI).Default != nil },
 		"remove it, only spec.cdi.enabled has an effect"},
-	{"spec.psp", func(s v1.ClusterPolicySpec) bool { return deref(deref(s.PSP).Enabled) },
+	{"spec.psp", func(s given) bool { return deref(deref(s.PSP).Enabled) },
 		"use spec.psa"},
-	{"spec.kataManager", func(s v1.ClusterPolicySpec) bool { return deref(deref(s.KataManager).Enabled) },
+	{"spec.kataManager", func(s given) bool { return deref(deref(s.KataManager).Enabled) },
 		"use kata-deploy of Kata Containers"},
 }
 
@@ -83,8 +96,9 @@ func Deprecated(spec v1.ClusterPolicySpec) []string { return notes(deprecated, s
 
 func notes(fields []field, spec v1.ClusterPolicySpec) []string {
 	var found []string
+	given := newGiven(spec)
 	for _, field := range fields {
-		if field.isSet(spec) {
+		if field.isSet(given) {
 			found = append(found, fmt.Sprintf("%s: %s", field.name, field.advice))
 		}
 	}

@@ -17,7 +17,7 @@ type variable struct {
 	// name of the variable, in the lists whose field has one of the prefixes.
 	name, lists string
 	// isLost reports whether this value has no effect, or not the one that its author intends; nil for any value.
-	isLost func(spec v1.ClusterPolicySpec, value string) bool
+	isLost func(spec given, value string) bool
 	// advice is what to do instead.
 	advice string
 }
@@ -46,40 +46,40 @@ func variables() []variable {
 }
 
 // unless returns whether a value is another one than that which works.
-func unless(works string) func(v1.ClusterPolicySpec, string) bool {
-	return func(_ v1.ClusterPolicySpec, value string) bool { return value != works }
+func unless(works string) func(given, string) bool {
+	return func(_ given, value string) bool { return value != works }
 }
 
 // notRead returns whether a value is one that cannot be parsed; an empty one counts as unset.
-func notRead[T any](parse func(string) (T, error)) func(v1.ClusterPolicySpec, string) bool {
-	return func(_ v1.ClusterPolicySpec, value string) bool {
+func notRead[T any](parse func(string) (T, error)) func(given, string) bool {
+	return func(_ given, value string) bool {
 		_, err := parse(value)
 		return value != "" && err != nil
 	}
 }
 
 // whileTrue returns whether a value is true, which cannot work.
-func whileTrue(_ v1.ClusterPolicySpec, value string) bool { return isTrueValue(value) }
+func whileTrue(_ given, value string) bool { return isTrueValue(value) }
 
 func exporterVariables() []variable {
 	const lists = "spec.dcgmExporter."
 	return []variable{
-		{"DCGM_EXPORTER_COLLECTORS", lists, func(s v1.ClusterPolicySpec, value string) bool {
-			return effective.Of(s).DCGMExporter.Config.Name != "" && value != metricsFile
+		{"DCGM_EXPORTER_COLLECTORS", lists, func(s given, value string) bool {
+			return s.effective().DCGMExporter.Config.Name != "" && value != metricsFile
 		}, "names another file than spec.dcgmExporter.config, whose file then has no effect: remove one of them"},
-		{"DCGM_EXPORTER_CONFIGMAP_DATA", lists, func(s v1.ClusterPolicySpec, value string) bool {
+		{"DCGM_EXPORTER_CONFIGMAP_DATA", lists, func(s given, value string) bool {
 			// The exporter takes the value none for unset.
-			return effective.Of(s).DCGMExporter.Config.Name != "" && value != "" && value != "none"
+			return s.effective().DCGMExporter.Config.Name != "" && value != "" && value != "none"
 		}, "takes the place of spec.dcgmExporter.config, whose file then has no effect: remove one of them"},
-		{"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", lists, func(s v1.ClusterPolicySpec, _ string) bool {
-			exporter := effective.Of(s).DCGMExporter
+		{"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", lists, func(s given, _ string) bool {
+			exporter := s.effective().DCGMExporter
 			return !*exporter.EnablePodLabels && !isTrue(exporter.Env, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS")
 		}, "has no effect without spec.dcgmExporter.enablePodLabels: set it to true"},
-		{"DCGM_HPC_JOB_MAPPING_DIR", lists, func(s v1.ClusterPolicySpec, value string) bool {
-			jobs := effective.Of(s).DCGMExporter.HPCJobMapping
+		{"DCGM_HPC_JOB_MAPPING_DIR", lists, func(s given, value string) bool {
+			jobs := s.effective().DCGMExporter.HPCJobMapping
 			return !*jobs.Enabled || jobs.Directory != value
 		}, "names a directory that is not mounted: set spec.dcgmExporter.hpcJobMapping"},
-		{"DCGM_POD_RESOURCES_KUBELET_SOCKET", lists, func(_ v1.ClusterPolicySpec, value string) bool {
+		{"DCGM_POD_RESOURCES_KUBELET_SOCKET", lists, func(_ given, value string) bool {
 			return path.Dir(value) != "/var/lib/kubelet/pod-resources"
 		}, "names a socket that is not mounted: set spec.hostPaths.kubeletRootDir"},
 	}
@@ -89,17 +89,17 @@ func pluginVariables() []variable {
 	const plugin, gfd = "spec.devicePlugin.", "spec.gfd."
 	const strategy = "is not read by all that depends on it: set spec.mig.strategy"
 	const config = "names a file that is not mounted: set spec.devicePlugin.config.name"
-	otherStrategy := func(s v1.ClusterPolicySpec, value string) bool {
-		return value != string(effective.Of(s).MIG.Strategy)
+	otherStrategy := func(s given, value string) bool {
+		return value != string(s.effective().MIG.Strategy)
 	}
 	return []variable{
-		{"DEVICE_LIST_STRATEGY", plugin, func(s v1.ClusterPolicySpec, value string) bool {
+		{"DEVICE_LIST_STRATEGY", plugin, func(s given, value string) bool {
 			return slices.Contains(strings.Split(value, ","), "volume-mounts") &&
 				!isTrue(deref(s.Toolkit).Env, "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS")
 		}, "has volume-mounts, which the toolkit does not accept: add ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS=true " +
 			"to spec.toolkit.env"},
-		{"MPS_ROOT", plugin, func(s v1.ClusterPolicySpec, value string) bool {
-			return value != effective.Of(s).DevicePlugin.MPS.Root
+		{"MPS_ROOT", plugin, func(s given, value string) bool {
+			return value != s.effective().DevicePlugin.MPS.Root
 		}, "names a directory that is not mounted: set spec.devicePlugin.mps.root"},
 		{"MIG_STRATEGY", plugin, otherStrategy, strategy},
 		{"MIG_STRATEGY", gfd, otherStrategy, strategy},
@@ -113,14 +113,14 @@ func pluginVariables() []variable {
 
 func toolkitVariables() []variable {
 	const lists = "spec.toolkit."
-	otherHandler := func(s v1.ClusterPolicySpec, value string) bool {
-		return value != effective.Of(s).Operator.RuntimeClass
+	otherHandler := func(s given, value string) bool {
+		return value != s.effective().Operator.RuntimeClass
 	}
 	return []variable{
 		{"CONTAINERD_RUNTIME_CLASS", lists, otherHandler, "has no effect: set spec.operator.runtimeClass"},
 		{"NVIDIA_RUNTIME_NAME", lists, otherHandler, "is the handler of no RuntimeClass: set spec.operator.runtimeClass"},
-		{"ROOT", lists, func(s v1.ClusterPolicySpec, value string) bool {
-			return value != effective.Of(s).Toolkit.InstallDir
+		{"ROOT", lists, func(s given, value string) bool {
+			return value != s.effective().Toolkit.InstallDir
 		}, "names a directory that is not mounted: set spec.toolkit.installDir"},
 		{"CDI_OUTPUT_DIR", lists, unless("/var/run/cdi"),
 			"names a directory that is not mounted: remove it, as container runtimes read /var/run/cdi"},
@@ -189,13 +189,13 @@ func isTrueValue(value string) bool {
 // lostVariables returns a sentence for each variable of the spec that cannot work as it is written.
 func lostVariables(spec v1.ClusterPolicySpec) []string {
 	var found []string
-	known := variables()
+	known, given := variables(), newGiven(spec)
 	effective.ForEachEnv(&spec, func(list string, env *[]v1.EnvVar) {
 		for _, set := range *env {
 			i := slices.IndexFunc(known, func(v variable) bool {
 				return v.name == string(set.Name) && strings.HasPrefix(list, v.lists)
 			})
-			if i >= 0 && (known[i].isLost == nil || known[i].isLost(spec, set.Value)) {
+			if i >= 0 && (known[i].isLost == nil || known[i].isLost(given, set.Value)) {
 				found = append(found, fmt.Sprintf("%s: %s %s", list, set.Name, known[i].advice))
 			}
 		}
