@@ -91,7 +91,7 @@ func fleetHealth(b *dashboard.DashboardBuilder) {
 			"exporter starts again, and the same code twice looks like once.", unit: units.Short, width: 8, height: 8,
 			queries: []query{{lastXid.by(everywhere) + " > 0", ""}}}, "Xid",
 			column{field: "node", title: "Node", link: fmt.Sprintf(toNode, "Node")}, column{field: "gpu", title: "GPU"},
-			column{field: "Value", title: "Xid"}))
+			column{field: "Value", title: "Xid", words: xidWords()}))
 }
 
 // byNode aggregates a vector by node.

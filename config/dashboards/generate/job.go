@@ -35,7 +35,7 @@ func jobNow(b *dashboard.DashboardBuilder) {
 		column{field: "Value #B", title: "Memory", unit: units.PercentUnit, bar: 1},
 		column{field: "Value #C", title: "Temperature", unit: units.Celsius},
 		column{field: "Value #D", title: "Power", unit: units.Watt},
-		column{field: "Value #E", title: "Last Xid", words: map[string]string{"0": "none"}}))
+		column{field: "Value #E", title: "Last Xid", words: xidWords()}))
 }
 
 func jobHistory(b *dashboard.DashboardBuilder) {

@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/units"
+
+	"github.com/clusterpolicy/gpu-operator/internal/health/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/xid"
 )
 
 const onNode = `node="$node"`
@@ -110,6 +114,20 @@ var (
 	yesNo = map[string]string{"0": "no", "1": "yes"}
 )
 
+// xidWords are the Xids after which someone has to act, or a GPU is watched, with their meaning. Others stay numbers.
+func xidWords() map[string]string {
+	all := map[string]string{"0": "none"}
+	for _, rule := range xid.Table() {
+		if rule.Class == gpuhealth.App {
+			continue
+		}
+		for _, number := range rule.Numbers {
+			all[strconv.Itoa(number)] = fmt.Sprintf("%d: %s", number, rule.Meaning)
+		}
+	}
+	return all
+}
+
 func nodeHealth(b *dashboard.DashboardBuilder) {
 	agent := func(name string) query { return query{"max by (pci) (" + own("node_"+name, onNode) + ")", ""} }
 	b.WithRow(section("Health")).
@@ -124,7 +142,7 @@ func nodeHealth(b *dashboard.DashboardBuilder) {
 			column{field: "reason", title: "Reason"})).
 		WithPanel(rows(panel{title: "Counters of DCGM", about: "The last Xid, and PCIe packets that were sent again.",
 			unit: units.Short, width: 8, height: 8, queries: []query{{lastXid.by(here), ""}, {replays.by(here), ""}}}, "",
-			column{field: "gpu", title: "GPU"}, column{field: "Value #A", title: "Last Xid"},
+			column{field: "gpu", title: "GPU"}, column{field: "Value #A", title: "Last Xid", words: xidWords()},
 			column{field: "Value #B", title: "PCIe replays"})).
 		WithPanel(lines(panel{title: "Memory errors", about: "Rows of the memory that were replaced, because of errors " +
 			"that could be corrected or not, and uncorrected errors, if the exporter's list has them.", unit: units.Short,
