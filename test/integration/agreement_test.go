@@ -65,7 +65,7 @@ func TestThePolicyAgreesWithItsNodes(t *testing.T) {
 
 	longest, what := seen.longest()
 	t.Logf("the longest disagreement of %d revisions lasted %s: %s", seen.revisions, longest, what)
-	e.Expect(seen.revisions).To(BeNumerically(">", 20))
+	e.Expect(seen.revisions).To(BeNumerically(">", 10))
 	e.Expect(longest).To(BeNumerically("<=", most), what)
 	e.Expect(seen.contradictions).To(BeEmpty())
 }
