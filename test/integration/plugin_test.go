@@ -249,7 +249,7 @@ func (b *lockedBuffer) String() string {
 func TestStatusOfAThousandNodes(t *testing.T) {
 	cluster.SkipInSample(t)
 	t.Parallel()
-	const nodes, maxMemory, maxProcessor = 1000, 60 << 20, 600 * time.Millisecond
+	const nodes, maxMemory, maxProcessor = 1000, 60 << 20, 400 * time.Millisecond
 	e := newEnv(t, envOptions{bare: true})
 	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}})
 	for i := range nodes {
