@@ -327,7 +327,7 @@ func isInvalid(err error) bool {
 // checkDaemonSets returns one verdict for all DaemonSets of the operand: Ready if all exist, their controller has
 // observed them, and they run on as many nodes as the plan expects. Its pods are newer than the controller's counts.
 func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts operandCounts) readiness.Verdict {
-	found, scheduled := 0, 0
+	found, scheduled, observed := 0, 0, true
 	inSync := counts.replacing == 0 && counts.ready == counts.desired
 	for _, ds := range sortedDaemonSets(live, step.Operand.Name) {
 		found++
@@ -336,6 +336,7 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 			return verdict
 		}
 		scheduled += int(ds.Status.DesiredNumberScheduled)
+		observed = observed && ds.Status.ObservedGeneration >= ds.Generation
 	}
 	if found < len(step.Instances) {
 		return readiness.Verdict{
@@ -350,8 +351,8 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 	case len(counts.tainted) > 0:
 		verdict.Message = fmt.Sprintf("not scheduled on %d of %d nodes: %s",
 			len(counts.tainted), counts.desired, joinNodes(counts.tainted))
-	case inSync:
-		// The pods work on all nodes, so that the status of a DaemonSet is older than they are.
+	case inSync && observed:
+		// The pods work on all nodes, so that the counts of a DaemonSet are older than they are.
 		return readiness.Verdict{}
 	}
 	return verdict

@@ -81,6 +81,9 @@ func TestOperandNotScheduledOnAllNodes(t *testing.T) {
 			change: func(e *env) { e.startPod(0, "driver") },
 			want:   "scheduled on 2 of 3 nodes",
 		},
+		"the DaemonSet controller has not observed the DaemonSet": {
+			change: func(e *env) { e.snapshot.DaemonSets["driver"].Generation++ }, want: "scheduled on 2 of 3 nodes",
+		},
 		"the DaemonSet controller has not counted the last pod yet": {change: func(*env) {}},
 	}
 	for name, test := range tests {
