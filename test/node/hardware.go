@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
 const (
@@ -71,22 +71,13 @@ func (d description) showHardware() error {
 			return err
 		}
 	}
-	return errors.Join(openKernelLog(), bind(ordersOnDisk, ordersShown, 0))
+	// It stays open as long as this process runs.
+	_, err := host.MakeKernelLog(kernelLog)
+	return errors.Join(err, bind(ordersOnDisk, ordersShown, 0))
 }
 
-// kernelLog replaces the device of the kernel log in containers: a pipe, from which its one reader gets the lines of a
-// test. The real one would have those of this computer, and takes none as the kernel's.
+// kernelLog replaces the device of the kernel log in containers.
 const kernelLog = hidden + "/dev/kmsg"
-
-// openKernelLog creates the pipe, and keeps it open as long as this process runs: readers meet no end.
-func openKernelLog() error {
-	err := errors.Join(os.MkdirAll(filepath.Dir(kernelLog), 0o755), unix.Mkfifo(kernelLog, 0o600))
-	if err != nil {
-		return fmt.Errorf("make the kernel log: %w", err)
-	}
-	_, err = unix.Open(kernelLog, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	return err
-}
 
 // ShowDriverFile shows the file of that name beside the driver's libraries in each container, see package fakegpu.
 // Containers that run already see new content of a file that they have.
@@ -101,27 +92,11 @@ func (m *Machine) InstallContainerd() error {
 		os.Symlink(programDir+"/containerd", m.Path(dir+"/containerd")))
 }
 
-// Facilities of lines of the kernel log.
-const (
-	FacilityKernel = 0
-	FacilityUser   = 1
-)
-
-// LogKernel writes a line to the kernel log that containers read, as the kernel or as a program.
+// LogKernel writes a line to the kernel log that containers read, as the kernel or as a program: see the facilities of
+// package host.
 func (m *Machine) LogKernel(facility int, text string) error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("read the clock of the kernel: %w", err)
-	}
 	m.logged++
-	const levelError, levels = 3, 8
-	record := fmt.Sprintf("%d,%d,%d,-;%s\n", facility*levels+levelError, m.logged, now.Nano()/1000, text)
-	log, err := os.OpenFile(m.Running(kernelLog), os.O_WRONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	_, err = log.WriteString(record)
-	return errors.Join(err, log.Close())
+	return host.WriteKernelLog(m.Running(kernelLog), m.logged, facility, text)
 }
 
 // installStandIn writes the stand-in to the disk, with the names by which the machine starts it.

@@ -23,6 +23,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
 const (
@@ -70,7 +71,7 @@ func (b *env) checkFaults() {
 		{
 			name: "an uncorrectable memory error, until the GPU has been reset", reason: "GPUUncorrectableECC", usable: gpus,
 			line:     "NVRM: Xid (PCI:" + faultyGPU + "): 48, pid='<unknown>', An uncorrectable double bit error (DBE)",
-			recovery: resetLine, facility: node.FacilityUser,
+			recovery: resetLine, facility: host.FacilityUser,
 		},
 		{
 			name: "a lost GPU, until the driver needs nothing more", reason: "GPULost", usable: gpus - 1,
@@ -96,7 +97,7 @@ func (b *env) checkMeasuredFault() {
 	b.t.Logf("a failed row remap that NVML shows was reported after %s", since(begin))
 	begin = time.Now()
 	b.Expect(os.Remove(state)).To(Succeed())
-	b.Expect(b.machine.LogKernel(node.FacilityUser, resetLine)).To(Succeed())
+	b.Expect(b.machine.LogKernel(host.FacilityUser, resetLine)).To(Succeed())
 	b.awaitHealth(corev1.ConditionTrue, v1.ReasonGPUsHealthy)
 	b.t.Logf("its end was reported after %s", since(begin))
 }
@@ -104,9 +105,9 @@ func (b *env) checkMeasuredFault() {
 func (b *env) checkFault(f fault) {
 	b.t.Helper()
 	// A program cannot make up a fault.
-	b.Expect(b.machine.LogKernel(node.FacilityUser, f.line)).To(Succeed())
+	b.Expect(b.machine.LogKernel(host.FacilityUser, f.line)).To(Succeed())
 	begin := time.Now()
-	b.Expect(b.machine.LogKernel(node.FacilityKernel, f.line)).To(Succeed())
+	b.Expect(b.machine.LogKernel(host.FacilityKernel, f.line)).To(Succeed())
 	b.awaitHealth(corev1.ConditionFalse, f.reason)
 	b.Expect(b.gpuHealthy(b).Message).To(ContainSubstring(faultyGPU + ".0"))
 	reported := since(begin)

@@ -17,6 +17,7 @@ const (
 	appMIG          = "nvidia-mig-manager"
 	appExporter     = "nvidia-dcgm-exporter"
 	appMPS          = "nvidia-device-plugin-mps-control-daemon"
+	appHealth       = "nvidia-gpu-health"
 
 	// configManager is NVIDIA's program that chooses the configuration of the device plugin on each node, and
 	// configureCommand the command of gpu-node that does so.
@@ -107,6 +108,9 @@ const (
 	// discoveredLabels is the annotation in which gpu-node discover lists its labels.
 	discoveredLabels = "nvidia.com/gpu-operator.discovered-labels"
 )
+
+// healthReport is the annotation in which the health agent of a node reports.
+const healthReport = "nvidia.com/gpu-operator.gpu-health"
 
 // Labels and annotations that mark a simulated node and describe its hardware and host. They are on the Node, so that
 // a test or a user can create one by the API alone.

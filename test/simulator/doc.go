@@ -18,7 +18,8 @@
 // The device plugin advertises what its configuration, its MIG strategy and the partitions of the node's GPUs make of
 // them; gpu-node configure chooses the configuration by the label of the Node. On nodes with NodeSpec.Model GPU Feature
 // Discovery writes its labels, and the MIG manager partitions the GPUs: it pauses the operands, fails while pods use
-// GPUs, and can be made to fail or never to end. The annotation UnhealthyAnnotation makes GPUs unhealthy.
+// GPUs, and can be made to fail or never to end. The annotation UnhealthyAnnotation makes GPUs unhealthy. The health
+// agent reports healthy GPUs there; on a node with processes it reads a kernel log that XidAnnotation writes to.
 //
 // It is driven by watches and timers, writes one status for each transition and nothing without a change. The state
 // of a node is owned by the worker that has the node's queue key, so it needs no locks. The exit of a process is an

@@ -33,6 +33,8 @@ type node struct {
 	// mig is the state of the MIG manager, and featured are the labels of GPU Feature Discovery.
 	mig      migManager
 	featured map[string]string
+	// xid is the Xid that was played last, and reporter the run of the health agent that has reported.
+	xid, reporter string
 	// loss is the number of unhealthy devices that one run of the device plugin, lossSeenBy, has noticed.
 	loss       int64
 	lossSeenBy string

@@ -233,7 +233,7 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 		return err
 	}
 	n.noticeReboot(now)
-	if err := n.configure(ctx); err != nil {
+	if err := errors.Join(n.logXid(), n.configure(ctx)); err != nil {
 		return err
 	}
 	if err := n.settle(ctx, now); err != nil {

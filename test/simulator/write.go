@@ -31,6 +31,7 @@ func (n *node) write(ctx context.Context, now time.Time) (nodeChanged bool, err 
 	}
 	if err := errors.Join(
 		n.writeDiscovery(ctx), n.writePause(ctx), n.writeEvictions(ctx), n.partition(ctx, now), n.writeFeatures(ctx),
+		n.writeHealth(ctx),
 	); err != nil {
 		return false, err
 	}

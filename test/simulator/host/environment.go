@@ -36,7 +36,8 @@ func serviceEnvironment(server string) ([]string, error) {
 
 // environment returns the environment of a container. bin is the directory of its own programs.
 func (h *Host) environment(c Container, bin string) ([]string, error) {
-	env := append([]string{"HOSTNAME=" + c.Pod.Name}, h.service...)
+	// The processes of all machines share the ports of this computer.
+	env := append([]string{"HOSTNAME=" + c.Pod.Name, "METRICS_PORT=0"}, h.service...)
 	visible := ""
 	for _, variable := range c.Spec.Env {
 		value := variable.Value

@@ -44,6 +44,9 @@ type Host struct {
 	service []string
 	// changed is called when a process has exited, or has executed another program.
 	changed func()
+	// log keeps the kernel log open, and logged counts its records.
+	log    *os.File
+	logged int
 
 	lock sync.Mutex
 	// processes are the running ones.
@@ -122,6 +125,7 @@ func (h *Host) RemovePod(uid types.UID) error {
 // Close ends all processes and removes the machine.
 func (h *Host) Close() error {
 	h.end(func(*Process) bool { return true })
+	_ = h.log.Close() // It fails if it is closed already.
 	if err := os.RemoveAll(h.dir); err != nil {
 		return fmt.Errorf("remove the machine of node %s: %w", h.node, err)
 	}

@@ -106,7 +106,8 @@ func TestValidatorFindsTheDriverAndExecWaitsForTheMarker(t *testing.T) {
 	program := m.start(container("2", false, "exec", "--marker=driver", "--", "/usr/local/bin/nvidia-toolkit", "--flag"))
 	var env []string
 	m.Eventually(func() (became bool) { env, became = program.Became(); return became }, soon).Should(BeTrue())
-	m.Expect(env).To(ContainElements("DRIVER_ROOT_CTR_PATH=/driver-root", "UID=2", "KUBERNETES_SERVICE_PORT=6443"))
+	m.Expect(env).To(ContainElements("DRIVER_ROOT_CTR_PATH=/driver-root", "UID=2", "KUBERNETES_SERVICE_PORT=6443",
+		"METRICS_PORT=0"))
 	m.Eventually(m.log, soon).Should(ContainSubstring("nvidia-toolkit --flag runs"))
 	program.Terminate()
 	m.Expect(m.exit(program)).To(Equal(host.Exit{}))
@@ -118,6 +119,11 @@ func TestCUDAProgramFindsTheGPUs(t *testing.T) {
 	c.Spec.Command = []string{"/usr/bin/gpu-node-cuda"}
 	m.Expect(m.exit(m.start(c))).To(Equal(host.Exit{}))
 	m.Expect(m.log()).To(And(ContainSubstring("GPU 0 "), ContainSubstring("GPU 1 "), ContainSubstring("the kernel ran")))
+
+	c.App, c.Spec.Args = "session", []string{"nvml", "--root=/", "0000:11:00.0"}
+	m.Expect(m.exit(m.start(c))).To(Equal(host.Exit{}))
+	m.Expect(m.Log("session", "c")).To(MatchJSON(`{"driver": "580.95.05", "count": 2, "gpus": [
+		{"pci": "0000:11:00.0", "uuid": "GPU-00000000-0000-4000-8000-000000000001"}]}`))
 }
 
 func TestFailureHasExitCodeAndMessage(t *testing.T) {

@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -21,6 +22,7 @@ const (
 	driverDaemons  = validationsDir + "/.driver-daemons-status"
 	smiPath        = "/usr/bin/" + standin.SMI
 	pciDevices     = "/sys/bus/pci/devices"
+	kernelLog      = "/dev/kmsg"
 )
 
 // install populates the root file system of a machine that has just booted.
@@ -58,7 +60,7 @@ func (h *Host) install() error {
 	if err := os.MkdirAll(filepath.Join(h.dir, "logs"), 0o755); err != nil {
 		return err
 	}
-	if err := h.installImage(); err != nil {
+	if err := errors.Join(h.installImage(), h.openKernelLog()); err != nil {
 		return err
 	}
 	if hw.DriverOnHost {

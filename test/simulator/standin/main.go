@@ -2,7 +2,8 @@
 // statically linked, so that it also runs in the root file system of a driver, which has no loader.
 //
 //   - nvidia-smi lists GPUs or fails, as configured by the file next to it with the suffix .json.
-//   - gpu-node-cuda does the same for a kernel on each GPU.
+//   - gpu-node-cuda does the same for a kernel on each GPU. In a session with the driver's management library it finds
+//     healthy GPUs.
 //   - Every other name is a program that runs until SIGTERM, such as nvidia-toolkit. It sends its
 //     environment to the simulator, which thereby learns that gpu-node has become it, and with what.
 package main
@@ -35,6 +36,9 @@ func play(name string, args []string) error {
 	case standin.SMI:
 		return smi(args)
 	case standin.CUDA:
+		if len(args) > 0 && args[0] == standin.Session {
+			return session(args[1:])
+		}
 		return cuda()
 	default:
 		return daemon()
@@ -115,6 +119,30 @@ func cuda() error {
 		fmt.Printf("GPU %d (%s): the kernel ran\n", i, standin.GPUUUID(i))
 	}
 	os.Exit(p.ExitCode)
+	return nil
+}
+
+// session prints what a session finds about the GPUs at these addresses, in JSON. The flags before them name the
+// library.
+func session(args []string) error {
+	p, err := part()
+	if err != nil {
+		return err
+	}
+	type gpu struct {
+		PCI  string `json:"pci"`
+		UUID string `json:"uuid"`
+	}
+	var gpus []gpu
+	for i := range p.GPUs {
+		if address := standin.GPUAddress(i); slices.Contains(args, address) {
+			gpus = append(gpus, gpu{PCI: address, UUID: standin.GPUUUID(i)})
+		}
+	}
+	found := map[string]any{"driver": standin.DriverVersion, "count": p.GPUs, "gpus": gpus}
+	if err := json.NewEncoder(os.Stdout).Encode(found); err != nil {
+		return fmt.Errorf("write what the session has found: %w", err)
+	}
 	return nil
 }
 

@@ -30,6 +30,9 @@ type Part struct {
 	ExitCode int `json:"exitCode"`
 }
 
+// Session is the first argument of CUDA for a session with the driver's management library.
+const Session = "nvml"
+
 // GPUUUID returns the UUID of a GPU.
 func GPUUUID(index int) string { return fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", index) }
 
