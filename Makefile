@@ -42,7 +42,7 @@ BASE_IMAGE ?=
 KUBECTL        ?= kubectl
 
 # make demo takes NODES (number), EXIT=1 (exit once ready), TIMEOUT (5m), BREAK (OPERAND:NODE) and REAL=1 (one more
-# node, with containerd and a kubelet; needs root on Linux).
+# node, with containerd and a kubelet; needs root on Linux), or TOUR=1 (scenes, without the others).
 # make passes them on as environment variables.
 # make bench takes NODES (comma-separated numbers), ONLY (phases), TIMEOUT (of each wait, 15m), STRICT=1
 # (fail if a goal is missed), STAGES=fast or delayed (kwok simulates the pods: only the phase compare),
@@ -124,7 +124,7 @@ MAKEFLAGS += -q
 endif
 
 .PHONY: demo demo-run
-demo: demo-run ## Show GPU nodes becoming ready on a real control plane (NODES=8 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003 REAL=1)
+demo: demo-run ## Show GPU nodes becoming ready on a real control plane (NODES=8 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003 REAL=1, or TOUR=1)
 	$(if $(filter-out 0,$(file < $(cache)/demo.status)),@exit $(file < $(cache)/demo.status))
 
 # The demo is a separate job (set -m) and gets each signal once, from here: otherwise a Ctrl-C in the

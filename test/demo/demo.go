@@ -43,6 +43,10 @@ func (d *demo) run(ctx context.Context) (last string, ready bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
+	if d.tour {
+		last, err = d.showTour(ctx, e)
+		return last, err == nil, err
+	}
 	r, err := d.applyAndWatch(ctx, e, policy)
 	if err != nil {
 		return "", false, err
@@ -116,15 +120,19 @@ func (d *demo) follow(ctx context.Context, e *env, v *view, applied time.Time) (
 	return r, nil
 }
 
-// stay returns when the user ends the demo or the operator exits.
+// stay returns when the user ends the demo or the operator exits, unless the user has removed it.
 func (d *demo) stay(ctx context.Context, e *env) error {
 	select {
 	case <-e.operator.Done():
-		return e.ended()
+		if !e.removed(ctx) {
+			return e.ended()
+		}
+		fmt.Fprintln(d.stdout, "The operator has been removed; the cluster keeps running until Ctrl-C.")
+		<-ctx.Done()
 	case <-ctx.Done():
-		fmt.Fprintln(d.stdout, "ending ...")
-		return nil
 	}
+	fmt.Fprintln(d.stdout, "ending ...")
+	return nil
 }
 
 func (d *demo) print(lines []string) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -190,6 +192,16 @@ func (e *env) ended() error {
 		how = err.Error()
 	}
 	return fmt.Errorf("the operator has exited (%s):\n%s", how, log[max(0, len(log)-tail):])
+}
+
+// removed reports whether the operator's namespace has been deleted, without which it cannot run.
+func (e *env) removed(ctx context.Context) bool {
+	c, err := client.New(e.cluster.Config, client.Options{})
+	if err != nil {
+		return false
+	}
+	err = c.Get(ctx, client.ObjectKey{Name: cluster.OperatorNamespace}, &corev1.Namespace{})
+	return apierrors.IsNotFound(err)
 }
 
 // stop ends all processes and removes their files.

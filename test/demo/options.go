@@ -31,6 +31,8 @@ type options struct {
 	faults []fault
 	// real adds a node with a kubelet to the simulated ones.
 	real bool
+	// tour shows scenes on a cluster of its own.
+	tour bool
 	// withoutReal is why there is none although the user requested it.
 	withoutReal error
 }
@@ -61,8 +63,20 @@ func breakable(catalogue operand.Catalogue) []string {
 	return names
 }
 
-// parseOptions reads the variables NODES, EXIT, TIMEOUT, REAL and BREAK; an empty one is unset.
+// parseOptions reads the variables NODES, EXIT, TIMEOUT, REAL, BREAK and TOUR; an empty one is unset.
 func parseOptions(getenv func(string) string, operands []string) (options, error) {
+	tour, err := parseSwitch(getenv, "TOUR", "want 1 for a tour, 0 for none")
+	if err != nil {
+		return options{}, err
+	}
+	if tour {
+		return tourOptions(getenv)
+	}
+	return ownOptions(getenv, operands)
+}
+
+// ownOptions returns the options of a demo without a tour.
+func ownOptions(getenv func(string) string, operands []string) (options, error) {
 	opts := options{nodes: defaultNodes, timeout: defaultTimeout}
 	var err error
 	if text := getenv("NODES"); text != "" {
@@ -89,6 +103,16 @@ func parseOptions(getenv func(string) string, operands []string) (options, error
 		}
 	}
 	return opts, nil
+}
+
+// tourOptions returns the options of the tour, which has its own.
+func tourOptions(getenv func(string) string) (options, error) {
+	for _, name := range []string{"NODES", "EXIT", "TIMEOUT", "REAL", "BREAK"} {
+		if text := getenv(name); text != "" {
+			return options{}, fmt.Errorf("%s=%s: leave it out with TOUR=1", name, text)
+		}
+	}
+	return options{nodes: tourNodes, exit: true, tour: true, faults: []fault{tourFault}}, nil
 }
 
 // parseSwitch parses a variable that is 0 or 1; an empty one is 0.

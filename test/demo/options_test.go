@@ -26,6 +26,16 @@ func TestParseOptions(t *testing.T) {
 		"a real node": {
 			env: map[string]string{"REAL": "1"}, want: options{nodes: 8, timeout: 5 * time.Minute, real: true},
 		},
+		"a tour": {
+			env: map[string]string{"TOUR": "1"},
+			want: options{
+				nodes: 4, exit: true, tour: true, faults: []fault{{"driver", "gpu-00001", simulator.CrashLoop}},
+			},
+		},
+		"a tour of other nodes": {
+			env: map[string]string{"TOUR": "1", "NODES": "8"}, wantErr: "NODES=8: leave it out with TOUR=1",
+		},
+		"bad TOUR":           {env: map[string]string{"TOUR": "grand"}, wantErr: "TOUR=grand: want 1"},
 		"bad REAL":           {env: map[string]string{"REAL": "maybe"}, wantErr: "REAL=maybe: want 1"},
 		"EXIT=0 stays":       {env: map[string]string{"EXIT": "0"}, want: options{nodes: 8, timeout: 5 * time.Minute}},
 		"no nodes":           {env: map[string]string{"NODES": "0"}, wantErr: "NODES=0: want a positive number"},
