@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -52,6 +53,8 @@ type apiServer struct {
 	refused bool
 	// refuses decides which other requests are forbidden; nil for none.
 	refuses func(*http.Request) bool
+	// absent is a group of which it serves nothing; empty for none.
+	absent string
 	// version is that of the server; empty for v1.34.2.
 	version string
 	// logs are those of containers, by pod and query.
@@ -151,16 +154,25 @@ func writeAnswer(w http.ResponseWriter, answer any, code int) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
+// served are the kinds without those of the absent group.
+func (s *apiServer) served() map[schema.GroupVersion]map[string]bool {
+	kinds := maps.Clone(servedKinds)
+	maps.DeleteFunc(kinds, func(version schema.GroupVersion, _ map[string]bool) bool {
+		return s.absent != "" && version.Group == s.absent
+	})
+	return kinds
+}
+
 func (s *apiServer) answer(path string) (any, int) {
 	switch path {
 	case "/api":
 		return metav1.APIVersions{Versions: []string{"v1"}}, http.StatusOK
 	case "/apis":
-		return groups(), http.StatusOK
+		return groups(s.served()), http.StatusOK
 	case "/version":
 		return version.Info{GitVersion: cmp.Or(s.version, "v1.34.2")}, http.StatusOK
 	}
-	for version, kinds := range servedKinds {
+	for version, kinds := range s.served() {
 		prefix := "/apis/" + version.String()
 		if version.Group == "" {
 			prefix = "/api/v1"
@@ -217,9 +229,9 @@ func refusal(reason metav1.StatusReason, code int) (any, int) {
 	}, code
 }
 
-func groups() metav1.APIGroupList {
+func groups(served map[schema.GroupVersion]map[string]bool) metav1.APIGroupList {
 	all := map[string]*metav1.APIGroup{}
-	for version := range servedKinds {
+	for version := range served {
 		if version.Group == "" {
 			continue
 		}

@@ -37,6 +37,10 @@ import (
 // defaultNamespace is that of the operator, if neither a flag nor the status of a policy names it.
 const defaultNamespace = "gpu-operator"
 
+// operatorNamespaceUsage is the usage of the flags for that namespace.
+const operatorNamespaceUsage = "namespace of the operator (default: the one in the status of the policy, or " +
+	defaultNamespace + ")"
+
 // clusterReader collects objects.
 type clusterReader struct {
 	scheme  *runtime.Scheme
@@ -206,12 +210,15 @@ func (o planOptions) readCluster(ctx context.Context, asked *session, edit previ
 	}
 	reader.cluster.CRDs = map[string]bool{}
 	for _, of := range []selection{
-		{resources: "nodes,runtimeclasses.node.k8s.io,clusterpolicies.nvidia.com,pods,poddisruptionbudgets.policy"},
+		{resources: "nodes,runtimeclasses.node.k8s.io,pods,poddisruptionbudgets.policy"},
 		{resources: definitions, names: crds},
 	} {
 		if err := asked.get(ctx, of, reader.addObject); err != nil {
 			return nil, err
 		}
+	}
+	if err := reader.readPolicies(ctx, asked, edit); err != nil {
+		return nil, err
 	}
 	reader.readClaims(ctx, asked)
 	reader.readOpenShift(ctx, asked)
@@ -240,6 +247,18 @@ func (o planOptions) readCluster(ctx context.Context, asked *session, edit previ
 		return nil, err
 	}
 	return &reader.cluster, nil
+}
+
+// readPolicies reads the policies. That of a file may be for a cluster in which nothing is installed yet.
+func (r *clusterReader) readPolicies(ctx context.Context, asked *session, edit preview.Edit) error {
+	err := asked.get(ctx, selection{resources: "clusterpolicies.nvidia.com"}, r.addObject)
+	switch {
+	case !errors.Is(err, errNoResource):
+		return err
+	case edit.Policy == nil:
+		return fmt.Errorf("%w, or give a policy by --filename", errNotServed)
+	}
+	return nil
 }
 
 // resourceClaims is the resource of claims for devices, in the version that the cluster prefers.

@@ -66,8 +66,7 @@ Exit codes: 0 the bundle is written, also if parts of it could not be read, 1 fa
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&o.namespace, "namespace", "n", "",
-		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", operatorNamespaceUsage)
 	flags.IntVar(&o.logLines, "log-lines", 2000, "last lines of each log, of at most 1 MiB; 0 for no logs")
 	flags.IntVar(&o.maxSize, "max-size", 128, "size of all files before compression, in MiB: what is beyond is left out, "+
 		"logs first")

@@ -191,6 +191,11 @@ func (a answer) Is(target error) bool {
 	return target == errConflict && a.reason == metav1.StatusReasonConflict
 }
 
+// unreachable is the error of a call that has reached no API server.
+type unreachable struct{ error }
+
+func (u unreachable) Unwrap() error { return u.error }
+
 // said returns an error of a call in the words of kubectl; nil for nil.
 func said(err error) error {
 	var call *url.Error
@@ -204,10 +209,10 @@ func said(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), !errors.As(err, &call):
 		return err
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("the connection to the server %s was refused - did you specify the right host or port? (%w)",
-			hostOf(call), call.Err)
+		return unreachable{fmt.Errorf("the connection to the server %s was refused - did you specify the right host or "+
+			"port? (%w)", hostOf(call), call.Err)}
 	}
-	return fmt.Errorf("unable to connect to the server: %w", call.Err)
+	return unreachable{fmt.Errorf("unable to connect to the server: %w", call.Err)}
 }
 
 // hostOf returns host and port of a call.

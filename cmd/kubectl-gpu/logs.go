@@ -70,8 +70,7 @@ It needs the right to list ClusterPolicies, to list Pods in the operator's names
 	flags.BoolVarP(&o.previous, "previous", "p", false, "print the log from before the last restart of the container "+
 		"(default: if it has failed)")
 	flags.Int64Var(&o.tail, "tail", -1, "how many of the last lines are printed; -1 for all")
-	flags.StringVar(&o.operatorNamespace, "operator-namespace", "",
-		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", operatorNamespaceUsage)
 	o.connection.addFlags(flags)
 	completeFlag(command, "operator-namespace", completing(&o.connection, namespaceNames))
 	return command

@@ -27,8 +27,8 @@ func mirrorCommand() *cobra.Command {
 		Use:   "mirror",
 		Short: "List the images of a policy, or print the commands that copy them to a mirror, for an air gap",
 		Args:  cobra.NoArgs,
-		Example: `  kubectl gpu mirror list -f policy.yaml --nodes nodes.yaml
-  kubectl gpu mirror script -f policy.yaml --nodes nodes.yaml --to mirror.local:5000 > copy.sh`,
+		Example: `  kubectl gpu mirror list
+  kubectl gpu mirror script -f policy.yaml --to mirror.local:5000 > copy.sh`,
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("give list or script")
 		},
@@ -37,13 +37,16 @@ func mirrorCommand() *cobra.Command {
 		mirrorOf("list", "List the images that the operator and a policy use on these nodes",
 			`List the images that the operator and a policy use on these nodes, as references at their source, sorted.
 spec.global.registry does not change them.`,
-			`  kubectl get nodes -o yaml > nodes.yaml
-  kubectl gpu mirror list -f policy.yaml --nodes nodes.yaml`, printImages),
+			`  kubectl gpu mirror list
+  kubectl get nodes -o yaml > nodes.yaml
+  kubectl gpu mirror list -f policy.yaml --nodes nodes.yaml # without a cluster`, printImages),
 		mirrorOf("script", "Print the commands of skopeo that copy these images to a mirror",
 			`Print a shell script that copies the images of mirror list to a registry with skopeo, with all their platforms,
 under the names that the operator looks for with spec.global.registry. The registry is that field of the policy, or
 --to.`,
-			`  kubectl gpu mirror script -f policy.yaml --nodes nodes.yaml --to mirror.local:5000 | sh`, printScript),
+			`  kubectl gpu mirror script --to mirror.local:5000 | sh
+  kubectl gpu mirror script -f policy.yaml --nodes nodes.yaml --to mirror.local:5000 | sh # without a cluster`,
+			printScript),
 	)
 	return command
 }
@@ -52,26 +55,23 @@ under the names that the operator looks for with spec.global.registry. The regis
 func mirrorOf(
 	use, short, long, example string, form func(out io.Writer, images []string, registry string) error,
 ) *cobra.Command {
-	o, env := mirrorOptions{}, []string(nil)
+	o := mirrorOptions{render: renderOptions{atSource: true}}
 	command := &cobra.Command{
-		Use:   use + " -f POLICY --nodes NODES",
+		Use:   use + " [-f POLICY] [--nodes NODES]",
 		Short: short,
 		Long: long + `
 
-The policy and the nodes are files; no cluster is called. Drivers have an image for each operating system, and if they
-are precompiled for each kernel, so that the nodes matter: list one of each kind that will join. For Red Hat CoreOS give
---driver-toolkit-images, too.
+The policy and the nodes are those of the cluster, read with the rights of kubectl gpu plan, unless files replace them.
+With both files no cluster is called. Drivers have an image for each operating system, and if they are precompiled for
+each kernel, so that the nodes matter: give a file with one of each kind if others will join. For Red Hat CoreOS in two
+files give --driver-toolkit-images, too.
 
-Exit codes: 0 success; 1 a file cannot be read, or the API server or the operator would refuse a part of the policy, as
-standard error has it: the images of the rest are printed; 2 wrong usage.`,
+Exit codes: 0 success; 1 the cluster or a file cannot be read, or the API server or the operator would refuse a part of
+the policy, as standard error has it: the images of the rest are printed; 2 wrong usage.`,
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.render.checkFiles(); err != nil {
-				return err
-			}
-			var err error
-			if o.render.env, err = environmentOf(env); err != nil {
+			if err := o.render.check(); err != nil {
 				return err
 			}
 			if err := o.run(cmd, form); err != nil {
@@ -80,19 +80,11 @@ standard error has it: the images of the rest are printed; 2 wrong usage.`,
 			return nil
 		},
 	}
-	flags := command.Flags()
-	flags.StringVarP(&o.render.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input")
-	flags.StringVar(&o.render.nodes, "nodes", "",
-		"file with the Nodes, as kubectl get nodes -o yaml prints them; - reads standard input")
-	flags.StringVar(&o.render.image, "image", image.Own(), "image of the operator")
-	flags.StringArrayVar(&env, "env", nil, "variable of the operator, as NAME=VALUE, such as DRIVER_IMAGE=...; may be "+
-		"repeated")
-	o.render.addToolkit(flags)
-	o.render.addStored(flags)
+	o.render.addSources(command)
 	if use == "script" {
-		flags.StringVar(&o.to, "to", "", "registry of the mirror, such as mirror.local:5000 (default: spec.global.registry)")
+		command.Flags().StringVar(&o.to, "to", "",
+			"registry of the mirror, such as mirror.local:5000 (default: spec.global.registry)")
 	}
-	requireFlags(command, "filename", "nodes")
 	return command
 }
 
@@ -101,38 +93,22 @@ standard error has it: the images of the rest are printed; 2 wrong usage.`,
 func (o mirrorOptions) run(
 	cmd *cobra.Command, form func(out io.Writer, images []string, registry string) error,
 ) error {
-	file, err := readPolicy(o.render.policy, cmd.InOrStdin())
-	if err != nil {
-		return fmt.Errorf("reading the policy %s: %w", o.render.policy, err)
-	}
-	by, err := file.refusals(cmd.Context(), nil, o.render.stored)
+	found, err := o.render.compute(cmd)
 	if err != nil {
 		return err
 	}
-	registry := o.to
-	if global := file.Policy.Spec.Global; global != nil {
-		registry = cmp.Or(o.to, global.Registry)
-		global.Registry = ""
-	}
-	o.render.namespace = defaultNamespace
-	found, err := o.render.compute(file, cmd.InOrStdin())
-	if err != nil {
+	if err := form(cmd.OutOrStdout(), sortedImages(found), cmp.Or(o.to, found.mirror)); err != nil {
 		return err
 	}
-	if err := form(cmd.OutOrStdout(), o.images(found), registry); err != nil {
-		return err
-	}
-	for _, sentence := range slices.Concat(
-		by.sentences, found.ignored, found.kept, aboutOperands(found.plan), aboutNodes(found.plan, found.facts),
-	) {
+	for _, sentence := range found.imageNotes {
 		fmt.Fprintln(cmd.ErrOrStderr(), sentence)
 	}
-	return found.err(by)
+	return found.refused
 }
 
-// images returns the images at their source, sorted.
-func (o mirrorOptions) images(found *rendition) []string {
-	names := map[string]bool{o.render.image: true}
+// sortedImages returns the images of the operator and of all objects, sorted.
+func sortedImages(found *rendition) []string {
+	names := map[string]bool{found.operatorImage: true}
 	for _, object := range found.objects {
 		addImages(names, object)
 	}
@@ -166,8 +142,10 @@ func printScript(out io.Writer, images []string, registry string) error {
 	}
 	lines := []string{"#!/bin/sh", "set -e"}
 	for _, source := range images {
-		lines = append(lines, fmt.Sprintf("skopeo copy --all 'docker://%s' 'docker://%s'", source, image.Mirror(registry,
-			source)))
+		// What is in the mirror stays there, such as an image of the operator whose source nothing shows.
+		if target := image.Mirror(registry, source); target != source {
+			lines = append(lines, fmt.Sprintf("skopeo copy --all 'docker://%s' 'docker://%s'", source, target))
+		}
 	}
 	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err

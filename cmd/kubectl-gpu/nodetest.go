@@ -76,8 +76,7 @@ Exit codes: 0 the computation succeeded, 1 failure, 2 wrong usage, 3 no GPU of t
 	flags.DurationVar(&o.timeout, "timeout", 4*time.Minute, "how long the pod may take, with the pull of its image")
 	flags.StringVar(&o.resource, "resource", "",
 		"resource that the pod requests one device of (default: the first of the node that has a free one)")
-	flags.StringVar(&o.operatorNamespace, "operator-namespace", "",
-		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", operatorNamespaceUsage)
 	o.connection.addFlags(flags)
 	completeFlag(command, "operator-namespace", completing(&o.connection, namespaceNames))
 	return command

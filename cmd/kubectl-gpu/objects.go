@@ -40,6 +40,9 @@ type selection struct {
 	managers bool
 }
 
+// errNoResource: the server does not serve a resource, in the words of kubectl.
+var errNoResource = errors.New("the server doesn't have a resource type")
+
 // resource finds a resource as kubectl takes it. The namespace is ignored for one without.
 func (s *session) resource(name, namespace string) (dynamic.ResourceInterface, error) {
 	mapping, err := s.mapping(name)
@@ -49,7 +52,7 @@ func (s *session) resource(name, namespace string) (dynamic.ResourceInterface, e
 		mapping, err = s.mapping(name)
 	}
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the server doesn't have a resource type %q", name)
+		return nil, fmt.Errorf("%w %q", errNoResource, name)
 	}
 	if err != nil {
 		return nil, said(err)

@@ -84,13 +84,11 @@ wrong usage, and with --detailed-exitcode 3 if drivers would be upgraded.`,
 // addFlags adds the flags that plan and diff have.
 func (o *planOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input (default: "+
-		"the one in the cluster)")
+	addPolicyFile(flags, &o.policy)
 	flags.StringVar(&o.against, "against", "",
 		"file with objects of a cluster, as kubectl get -o yaml prints them, which are read instead of a cluster; - reads "+
 			"standard input")
-	flags.StringVarP(&o.namespace, "namespace", "n", "",
-		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", operatorNamespaceUsage)
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
 	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(formats...))
@@ -110,14 +108,14 @@ func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
 
 // compute reads the policy and the cluster.
 func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
-	edit, file := preview.Edit{}, &policyFile{}
+	file := &policyFile{}
 	if o.policy != "" {
 		var err error
 		if file, err = readPolicy(o.policy, cmd.InOrStdin()); err != nil {
 			return nil, fmt.Errorf("reading the policy %s: %w", o.policy, err)
 		}
-		edit = preview.Edit{Policy: file.Policy, Named: file.Named, Drivers: file.Drivers}
 	}
+	edit := file.edit()
 	var cluster *preview.Cluster
 	var err error
 	if o.against != "" {
@@ -139,5 +137,7 @@ func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	// Never nil: in JSON they are a list, not null.
 	found.Notes = append(append([]string{}, refused.sentences...), found.Notes...)
 	found.Refused = refused.objects
-	return found, noteUndecodable(found, cluster, edit)
+	broken, err := undecodableNotes(found.Policy, cluster, edit)
+	found.Notes = append(found.Notes, broken...)
+	return found, err
 }

@@ -20,6 +20,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
 	"github.com/clusterpolicy/gpu-operator/internal/cluster/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -36,8 +37,13 @@ type policyFile struct {
 	documents [][]byte
 }
 
-// readPolicy reads a file with one ClusterPolicy, which may also be in a List, as kubectl get prints it. Objects of
-// other kinds are ignored.
+// edit returns the edit that applies the objects of the file.
+func (f *policyFile) edit() preview.Edit {
+	return preview.Edit{Policy: f.Policy, Named: f.Named, Drivers: f.Drivers}
+}
+
+// readPolicy reads a file with one ClusterPolicy, which may also be in a List, as kubectl get prints it. It also reads
+// the objects that a policy may name or use.
 func readPolicy(file string, in io.Reader) (*policyFile, error) {
 	all, err := documents(file, in)
 	if err != nil {

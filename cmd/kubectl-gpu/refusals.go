@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,12 @@ import (
 // refusals are the objects that the API server would refuse, as kind and name, and a sentence for each reason.
 type refusals struct {
 	objects, sentences []string
+}
+
+// with returns an error that names why operands cannot be rendered, and what the operator or else the API server would
+// refuse; nil if there is nothing.
+func (r refusals) with(failed error, invalid []string) error {
+	return errors.Join(failed, errInvalid(invalid, r.objects, "reasons above"))
 }
 
 // errInvalid returns an error that names what the operator would refuse, or else what the API server would; nil if

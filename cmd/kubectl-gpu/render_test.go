@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -294,8 +295,6 @@ func TestWrongUsage(t *testing.T) {
 		code int
 		err  string
 	}{
-		"no flags": {[]string{"render"}, 2, `required flag(s) "filename", "nodes" not set`},
-		"no nodes": {[]string{"render", "-f", "x"}, 2, `required flag(s) "nodes" not set`},
 		"both from one pipe": {
 			[]string{"render", "-f", "-", "--nodes", "-"}, 2, "the policy and the nodes cannot both come from standard input",
 		},
@@ -327,7 +326,7 @@ func TestWrongUsage(t *testing.T) {
 
 func TestMonitoringFlagEnablesThePrometheusKinds(t *testing.T) {
 	for _, monitoring := range []bool{true, false} {
-		got := renderOptions{monitoring: monitoring}.input(&policyFile{Policy: &v1.ClusterPolicy{}}).Optional
+		got := renderOptions{monitoring: monitoring}.input(&policyFile{Policy: &v1.ClusterPolicy{}}, preview.Given{}).Optional
 		for _, kind := range []operand.OptionalKind{operand.ServiceMonitor, operand.PrometheusRule} {
 			if got[kind] != monitoring {
 				t.Errorf("with monitoring %v, %s is printed: %v", monitoring, kind, got[kind])

@@ -11,8 +11,8 @@ import (
 )
 
 // aboutPause returns a line if the operator would apply nothing.
-func aboutPause(in operand.Input) []string {
-	if !in.Paused() {
+func aboutPause(paused bool) []string {
+	if !paused {
 		return nil
 	}
 	return []string{"spec.paused is true: the operator would only report. Without it, it would apply these objects"}

@@ -2,14 +2,17 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"sort"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/policy/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/nvidiadriver"
@@ -28,8 +32,59 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/stack/render"
 )
 
-// rendition is what the operator would do for a policy on the nodes of a file.
+// rendition is what render and mirror print.
 type rendition struct {
+	// objects are those that would be applied, in that order.
+	objects []*unstructured.Unstructured
+	// operatorImage is the image of the operator, and mirror the registry of the policy that renderOptions.atSource has
+	// removed; empty for none.
+	operatorImage, mirror string
+	// notes are sentences about the policy and the objects, and imageNotes those about images which are missing or may be
+	// others.
+	notes, imageNotes []string
+	// refused is what the operator or the API server would refuse; nil if there is nothing.
+	refused error
+}
+
+// compute reads the policy and the nodes, and computes what the operator would do.
+func (o renderOptions) compute(cmd *cobra.Command) (*rendition, error) {
+	file, nodes := &policyFile{}, []corev1.Node(nil)
+	var err error
+	if o.policy != "" {
+		if file, err = readPolicy(o.policy, cmd.InOrStdin()); err != nil {
+			return nil, fmt.Errorf("reading the policy %s: %w", o.policy, err)
+		}
+	}
+	if o.nodes != "" {
+		if nodes, err = readNodes(o.nodes, cmd.InOrStdin()); err != nil {
+			return nil, fmt.Errorf("reading the nodes %s: %w", o.nodes, err)
+		}
+	}
+	given, err := o.given()
+	if err != nil {
+		return nil, err
+	}
+	if o.policy != "" && o.nodes != "" {
+		return o.computeFirst(cmd.Context(), file, nodes, given)
+	}
+	return o.computeLive(cmd.Context(), file, nodes, given)
+}
+
+// given returns what flags and their files say of the operator and of OpenShift.
+func (o renderOptions) given() (found preview.Given, err error) {
+	found = preview.Given{Image: o.image, Variables: o.env}
+	if found.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
+		return found, fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
+	}
+	if found.OpenShift, err = readOpenShift(o.openShift); err != nil {
+		return found, fmt.Errorf("reading the configuration of OpenShift %s: %w", o.openShift, err)
+	}
+	return found, nil
+}
+
+// firstInstallation is what the operator would do for the policy of a file on the nodes of a file, in a cluster without
+// objects of the stack.
+type firstInstallation struct {
 	file  *policyFile
 	input operand.Input
 	plan  plan.Plan
@@ -38,36 +93,30 @@ type rendition struct {
 	// nil if there are none.
 	objects []*unstructured.Unstructured
 	failed  error
-	ignored []string
 	// kept are sentences about nodes with labels of a running operator.
 	kept []string
 }
 
-// err returns an error that names what the operator or the API server would refuse; nil if there is nothing.
-func (r *rendition) err(by refusals) error {
-	return errors.Join(r.failed, errInvalid(preview.Invalid(r.plan, r.facts), by.objects, "reasons above"))
-}
-
-// compute reads the nodes, and computes what the operator would do on them.
-func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, error) {
-	nodes, err := readNodes(o.nodes, in)
+// computeFirst computes a first installation.
+func (o renderOptions) computeFirst(
+	ctx context.Context, file *policyFile, nodes []corev1.Node, given preview.Given,
+) (*rendition, error) {
+	by, err := file.refusals(ctx, nil, o.stored)
 	if err != nil {
-		return nil, fmt.Errorf("reading the nodes %s: %w", o.nodes, err)
+		return nil, err
+	}
+	mirror := ""
+	if global := file.Policy.Spec.Global; o.atSource && global != nil {
+		mirror, global.Registry = global.Registry, ""
 	}
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return nil, err
 	}
-	found := &rendition{file: file, input: o.input(file)}
-	found.input.Images, found.ignored = image.FromVariables(catalogue.Images(), o.env.get)
-	found.ignored = append(found.ignored, image.Unused(o.env.get)...)
-	if found.input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
-		return nil, fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
-	}
-	if found.input.OpenShiftCluster, err = readOpenShift(o.openShift); err != nil {
-		return nil, fmt.Errorf("reading the configuration of OpenShift %s: %w", o.openShift, err)
-	}
-	found.input.Contents = catalogue.Assume(found.input, preview.ContentsOf(o.namespace, file.Named))
+	found := &firstInstallation{file: file, input: o.input(file, given)}
+	images, ignored := image.FromVariables(catalogue.Images(), o.env.get)
+	found.input.Images = images
+	found.input.Contents = catalogue.Assume(found.input, preview.ContentsOf(found.input.Namespace, file.Named))
 	decisions := plan.Decide(catalogue, found.input)
 	// The output must not depend on the order of the nodes in the file.
 	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Name < nodes[j].Name })
@@ -77,25 +126,36 @@ func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, erro
 	found.plan = found.planOf(decisions, found.facts)
 	found.objects, found.failed = intents(found.plan, file.Policy)
 	found.kept = found.keptBy(decisions, nodes)
-	return found, nil
+	missing := slices.Concat(found.kept, aboutOperands(found.plan), aboutNodes(found.plan, found.facts))
+	return &rendition{
+		objects: found.objects, operatorImage: found.input.OperatorImage, mirror: mirror,
+		notes: slices.Concat(by.sentences, aboutPause(found.input.Paused()), fieldnotes.Of(file.Policy.Spec),
+			preview.AboutDrivers(file.Drivers, found.input), ignored, found.plan.Doubtful(),
+			preview.Unread(found.plan.Catalogue, found.input), missing),
+		imageNotes: slices.Concat(by.sentences, ignored, missing),
+		refused:    by.with(found.failed, preview.Invalid(found.plan, found.facts)),
+	}, nil
 }
 
-// planOf returns the plan for nodes, in a cluster without objects of the stack.
-func (r *rendition) planOf(decisions *plan.Decisions, nodes []nodeinfo.Facts) plan.Plan {
+// planOf returns the plan for nodes.
+func (r *firstInstallation) planOf(decisions *plan.Decisions, nodes []nodeinfo.Facts) plan.Plan {
 	return plan.Compute(decisions, r.input.Optional, append(slices.Clone(nodes), decisions.StandIns(nodes, nil)...))
 }
 
-func (o renderOptions) input(file *policyFile) operand.Input {
+// input returns what a first installation decides from, without images and what the policy names.
+func (o renderOptions) input(file *policyFile, given preview.Given) operand.Input {
 	optional := map[operand.OptionalKind]bool{}
 	for _, kind := range manifest.OptionalKinds() {
 		optional[kind.Kind] = o.monitoring
 	}
 	in := operand.Input{
-		Spec:          effective.Of(file.Policy.Spec),
-		Namespace:     o.namespace,
-		OperatorImage: o.image,
-		Proxy:         operand.ProxyFromVariables(o.env.get),
-		Optional:      optional,
+		Spec:             effective.Of(file.Policy.Spec),
+		Namespace:        cmp.Or(o.namespace, defaultNamespace),
+		OperatorImage:    cmp.Or(o.image, image.Own()),
+		Proxy:            operand.ProxyFromVariables(o.env.get),
+		Optional:         optional,
+		DriverToolkit:    given.DriverToolkit,
+		OpenShiftCluster: given.OpenShift,
 	}
 	if in.UsesNVIDIADrivers() && len(file.Drivers) > 0 {
 		in.NVIDIADrivers = nvidiadriver.Declared(file.Policy.Spec, file.Drivers)
@@ -105,7 +165,7 @@ func (o renderOptions) input(file *policyFile) operand.Input {
 
 // keptBy returns sentences about the nodes with labels of a running operator by which they keep something, and about
 // the objects that differ with these labels.
-func (r *rendition) keptBy(decisions *plan.Decisions, nodes []corev1.Node) []string {
+func (r *firstInstallation) keptBy(decisions *plan.Decisions, nodes []corev1.Node) []string {
 	var sentences []string
 	var labelled []nodeinfo.Facts
 	for i := range nodes {
@@ -196,15 +256,20 @@ func intentsOf(p plan.Plan, step plan.Step, owner render.Owner) ([]*unstructured
 	if err != nil {
 		return nil, err
 	}
+	return asApplied(rendered)
+}
+
+// asApplied returns objects as they are applied, without an owner whose UID is not known.
+func asApplied(rendered []manifest.Object) ([]*unstructured.Unstructured, error) {
 	all := make([]*unstructured.Unstructured, 0, len(rendered))
 	for _, object := range rendered {
 		intent, err := apply.Intent(object)
 		if err != nil {
 			return nil, err
 		}
-		if owner.UID == "" {
-			intent.SetOwnerReferences(nil)
-		}
+		intent.SetOwnerReferences(slices.DeleteFunc(intent.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+			return owner.UID == ""
+		}))
 		all = append(all, intent)
 	}
 	return all, nil

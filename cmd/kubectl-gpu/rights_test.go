@@ -111,6 +111,8 @@ func TestRightsOfCommands(t *testing.T) {
 		"version": {objects: append(versionObjects(), operatorDeployment("own:v1.2.3", "")), lines: []string{"version"}},
 		"plan":    {objects: everything(t), lines: []string{"plan -f -"}, in: edit(namingSpec)},
 		"diff":    {objects: everything(t), lines: []string{"diff -f -"}, in: edit(namingSpec), help: "plan"},
+		"render":  {objects: everything(t), lines: []string{"render -f -"}, in: edit(namingSpec), help: "plan"},
+		"mirror":  {objects: everything(t), lines: []string{"mirror list -f -"}, in: edit(namingSpec), help: "plan"},
 	}
 	NewWithT(t).Expect(viewer.Commands()).To(HaveLen(len(tests)))
 	for name, test := range tests {
@@ -207,6 +209,8 @@ func TestMissingRightsNameTheRole(t *testing.T) {
 		"top pods":                {all: true, code: 1, want: refused + binding("top")},
 		"plan":                    {all: true, code: 1, want: "reading nodes: " + refused + binding("plan")},
 		"diff -f -":               {all: true, code: 2, want: "reading nodes: " + refused + binding("diff")},
+		"render":                  {all: true, code: 1, want: "reading nodes: " + refused + binding("render")},
+		"mirror list":             {all: true, code: 1, want: "reading nodes: " + refused + binding("mirror")},
 		"convert --to node-pools": {all: true, code: 1, want: "reading clusterpolicies.nvidia.com: " + refused},
 		"top nodes": {some: proxies, code: 1, want: "the usage of 1 node is unknown:\n  a: pod exporter does not answer: " +
 			refused + binding("top")},

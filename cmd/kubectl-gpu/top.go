@@ -109,8 +109,7 @@ func (o *topOptions) addFlags(command *cobra.Command) {
 		"order: name, or the highest first of utilization, memory, power or "+
 			"temperature")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, wide, json or yaml")
-	flags.StringVar(&o.operatorNamespace, "operator-namespace", "",
-		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", operatorNamespaceUsage)
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the answer of an exporter")
 	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(tableFormats...))

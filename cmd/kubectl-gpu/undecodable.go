@@ -56,22 +56,22 @@ func undecodableObject(kind string, object interface {
 	return fmt.Errorf("%s %s %s", kind, object.GetName(), cause)
 }
 
-// noteUndecodable adds a note about each policy and NVIDIADriver of the cluster that cannot be decoded, unless the edit
-// replaces it. Of other kinds, the operator compares only the fields that it sets. It fails if it is the policy that
-// the preview is about.
-func noteUndecodable(found *preview.Preview, cluster *preview.Cluster, edit preview.Edit) error {
+// undecodableNotes returns a sentence about each policy and NVIDIADriver of the cluster that cannot be decoded, unless
+// the edit replaces it. Of other kinds, the operator compares only the fields that it sets. It fails if it is the
+// policy with this name, which the preview is about.
+func undecodableNotes(policy string, cluster *preview.Cluster, edit preview.Edit) (notes []string, failed error) {
 	for _, object := range cluster.Objects {
 		kind := object.GetObjectKind().GroupVersionKind()
 		err := undecodableObject(kind.Kind, object)
 		switch {
 		case err == nil || kind.Group != v1.GroupVersion.Group || isReplaced(object, edit):
-		case kind == v1.ClusterPolicyKind && object.GetName() == found.Policy:
-			return err
+		case kind == v1.ClusterPolicyKind && object.GetName() == policy:
+			return nil, err
 		default:
-			found.Notes = append(found.Notes, err.Error())
+			notes = append(notes, err.Error())
 		}
 	}
-	return nil
+	return notes, nil
 }
 
 // isReplaced reports whether the edit has an object of this kind and name.

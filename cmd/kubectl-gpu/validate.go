@@ -35,13 +35,15 @@ func validateCommand() *cobra.Command {
 		Long: `Check the ClusterPolicies and NVIDIADrivers in a file, or in all files below a folder, with the schema and the
 rules of this release, as the API server does when they are created, and report fields that it does not know, and values
 that no pod can have, which the operator refuses where it makes pods of them. It also prints the fields of policies that
-have no effect or are deprecated, which are no errors. Objects of other kinds are ignored. No cluster is called:
-webhooks and policies of one are not asked.
+have no effect or are deprecated, which are no errors. No cluster is called: webhooks and policies of one are not asked.
 
-Of a folder the files are read whose name ends with .yaml, .yml or .json, in the order of their paths. Those without any
-such object are skipped and counted. -o json and -o junit have a result for each error and note, and one for each valid
-object: with its file, line, field, severity (error, note or valid) and message. The line is that of the field, or of
-the nearest one above it; it is not known of objects in a list.
+A ConfigMap, Secret, PriorityClass or ValidatingAdmissionPolicyBinding in the file is an error if the API server could
+not decode it or does not know a field; a valid one is not counted. Objects of other kinds are ignored.
+
+Of a folder the files are read whose name ends with .yaml, .yml or .json, in the order of their paths. Those without a
+ClusterPolicy or an NVIDIADriver are skipped and counted. -o json and -o junit have a result for each error and note,
+and one for each valid object: with its file, line, field, severity (error, note or valid) and message. The line is that
+of the field, or of the nearest one above it; it is not known of objects in a list.
 
 Exit codes: 0 all objects are valid, 1 one is not or a file cannot be read, 2 wrong usage.`,
 		Example: `  kubectl gpu validate -f policy.yaml

@@ -98,8 +98,7 @@ Exit codes: 0 success, also with warnings, 1 the cluster cannot be read: what is
 	}
 	flags := command.Flags()
 	flags.BoolVar(&o.client, "client", false, "only the version of the plugin: no cluster is called")
-	flags.StringVarP(&o.namespace, "namespace", "n", "",
-		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", operatorNamespaceUsage)
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
 	o.connection.addFlags(flags)
 	completeFlag(command, "output", fixed(formats...))

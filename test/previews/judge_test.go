@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/apply"
 )
 
 // decoded returns the objects that render printed.
@@ -28,6 +30,20 @@ func decoded(g Gomega, text string) objects {
 		found[keyOf(one)] = one
 	}
 	return found
+}
+
+// digestOf returns the digest of an object as it is printed.
+func digestOf(g Gomega, printed *unstructured.Unstructured) string {
+	printed = printed.DeepCopy()
+	annotations := printed.GetAnnotations()
+	delete(annotations, labels.Digest)
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	printed.SetAnnotations(annotations)
+	intent, err := apply.Intent(printed)
+	g.Expect(err).NotTo(HaveOccurred())
+	return intent.GetAnnotations()[labels.Digest]
 }
 
 // difference is that of an object between what was printed and what the operator has applied.

@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
+	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
@@ -84,8 +85,8 @@ func (r results) judge(t *testing.T, first, end uint64) {
 		sum.add(of)
 	}
 	t.Logf("%d of %d cases have passed, %d of them without any excuse: %d objects and %d changes compared, %d of them as "+
-		"the nodes of %d drivers move; %d refusals and %d differences, all named before", passed, end-first, strict,
-		sum.Objects, sum.Changes, sum.Later, sum.Drivers, sum.Refused, sum.Named)
+		"the nodes of %d drivers move; %d refusals and %d differences, all named before; %d objects of clusters compared",
+		passed, end-first, strict, sum.Objects, sum.Changes, sum.Later, sum.Drivers, sum.Refused, sum.Named, sum.Rendered)
 	if passed >= enoughForShare {
 		NewWithT(t).Expect(strict*100).To(BeNumerically(">=", passed*minStrictPercent), "in these, every difference counts")
 	}
@@ -97,6 +98,7 @@ const enoughForShare, minStrictPercent = 50, 80
 func (r *result) add(other result) {
 	r.Objects, r.Changes, r.Later = r.Objects+other.Objects, r.Changes+other.Changes, r.Later+other.Later
 	r.Refused, r.Named, r.Drivers = r.Refused+other.Refused, r.Named+other.Named, r.Drivers+other.Drivers
+	r.Rendered += other.Rendered
 }
 
 // trial is a case as it runs.
@@ -120,6 +122,9 @@ func (c *trial) run() {
 		c.Expect(rendered.code).To(Equal(plan.exit), "render and plan find the same errors: "+rendered.errOut)
 	}
 	live := c.applied(&first, plan)
+	if !plan.Paused {
+		c.rerendered(live)
+	}
 	c.edited(&first)
 	c.remove()
 	contents := map[string]map[string]any{}
@@ -211,6 +216,7 @@ func (c *trial) edited(first *edit) {
 	}
 	c.deletePods()
 	after := c.settled()
+	c.rerendered(after)
 	for i := range plan.Objects {
 		if plan.Objects[i].Later {
 			c.result.Later++
@@ -218,6 +224,26 @@ func (c *trial) edited(first *edit) {
 	}
 	c.judge("plan, after the nodes have moved", judgePlan(plan.Objects, true, before, after),
 		strings.Join(plan.Notes, "\n"))
+}
+
+// rerendered compares what render prints without a file with the stack. Its digests identify what the operator has
+// applied. Only operands that the operator leaves as they are have objects that are not printed.
+func (c *trial) rerendered(live objects) {
+	c.t.Helper()
+	got := c.world.run("", "render")
+	printed := decoded(c, got.out)
+	for key, one := range printed {
+		c.Expect(live).To(HaveKey(key), got.errOut)
+		c.Expect(one.GetOwnerReferences()).To(Equal(live[key].GetOwnerReferences()), key)
+		c.Expect(digestOf(c, one)).To(Equal(live[key].GetAnnotations()[labels.Digest]), key)
+	}
+	for key, one := range live {
+		if printed[key] == nil {
+			c.Expect(got.errOut).To(MatchRegexp(`(?m)^(the )?%s would (stay unchanged|not be installed or changed)`,
+				operandOf(one.Object)), key)
+		}
+	}
+	c.result.Rendered += len(printed)
 }
 
 // judge fails the test for each difference, unless it was named.

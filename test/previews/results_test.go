@@ -15,6 +15,8 @@ type result struct {
 	Objects int `json:"objects"`
 	Changes int `json:"changes"`
 	Later   int `json:"later,omitempty"`
+	// Rendered are the objects that render printed of the cluster.
+	Rendered int `json:"rendered,omitempty"`
 	// Drivers are the pods of drivers that ran before the second edit.
 	Drivers int `json:"drivers,omitempty"`
 }

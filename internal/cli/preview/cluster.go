@@ -32,9 +32,25 @@ type Cluster struct {
 	Read map[string]bool
 	// CRDs are the names of the CustomResourceDefinitions of optional kinds; nil if they were not read.
 	CRDs map[string]bool
+	// Given counts over what the objects have.
+	Given Given
 
 	// policy is the one that an edit replaces, as it is in the cluster; nil for a new one.
 	policy *v1.ClusterPolicy
+	// mirror is the registry that an edit removes from the operator's image; empty for none.
+	mirror string
+	// edited: the identity of the applied spec is left out, as the operator writes another one after the edit.
+	edited bool
+}
+
+// Given is what a user says of a cluster. A field without a value says nothing.
+type Given struct {
+	// Image of the operator, and Variables of its container by name.
+	Image     string
+	Variables map[string]string
+	// DriverToolkit has the images of OpenShift's driver toolkit by release, and OpenShift the configuration.
+	DriverToolkit map[string]string
+	OpenShift     operand.OpenShiftCluster
 }
 
 // of returns the objects of a type in the order of the cluster.
@@ -147,6 +163,9 @@ func (c *Cluster) before(edit Edit) *Cluster {
 
 // appliedSpec returns the annotation of the spec that was last applied, so that it does not count as a change.
 func (c *Cluster) appliedSpec() string {
+	if c.edited {
+		return ""
+	}
 	for _, service := range inNamespace[*corev1.Service](c) {
 		if applied := service.Annotations[labels.AppliedSpec]; applied != "" {
 			return applied
@@ -166,6 +185,9 @@ func (c *Cluster) optional() map[operand.OptionalKind]bool {
 
 // driverToolkit returns the images of OpenShift's driver toolkit; nil if the cluster has none.
 func (c *Cluster) driverToolkit() map[string]string {
+	if c.Given.DriverToolkit != nil {
+		return c.Given.DriverToolkit
+	}
 	for _, object := range of[*unstructured.Unstructured](c) {
 		if object.GetKind() == "ImageStream" && object.GetNamespace() == labels.DriverToolkitNamespace &&
 			object.GetName() == labels.DriverToolkitName {

@@ -29,7 +29,7 @@ func TestEditsOfTheActivePolicy(t *testing.T) {
 	finalized := func(p *v1.ClusterPolicy) { p.Finalizers = []string{labels.RemovalFinalizer} }
 	deleted := func(p *v1.ClusterPolicy) { p.DeletionTimestamp = &metav1.Time{Time: now} }
 	undecodable := func(p *v1.ClusterPolicy) { p.Annotations = map[string]string{labels.Undecodable: "spec"} }
-	const none, other = "the cluster has no ClusterPolicy: give one by --filename",
+	const none, other = "the cluster has no ClusterPolicy: apply one, or give a file by --filename",
 		"b is the active ClusterPolicy, and a second one has no effect: give that one"
 	for name, test := range map[string]struct {
 		live []manifest.Object
@@ -73,13 +73,16 @@ func TestEditsOfTheActivePolicy(t *testing.T) {
 			}
 			found, err := Of(cluster, edit, now)
 			_, errReferences := References(cluster, edit)
+			_, errRender := Render(cluster, edit, now)
 			if test.want == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(errReferences).NotTo(HaveOccurred())
+				g.Expect(errRender).NotTo(HaveOccurred())
 				g.Expect(found.Policy).To(Equal("a"))
 				return
 			}
 			g.Expect(err).To(MatchError(test.want))
+			g.Expect(errRender).To(MatchError(test.want))
 			if test.references {
 				g.Expect(errReferences).To(MatchError(test.want))
 			}

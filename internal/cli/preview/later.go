@@ -13,10 +13,8 @@ import (
 // each has a DaemonSet.
 func (f *changes) addLater(c *Cluster, now, moved renderedObjects) {
 	later := changes{daemonSets: f.daemonSets, unread: f.unread}
-	for _, object := range moved.objects {
-		if !slices.ContainsFunc(now.objects, func(other manifest.Object) bool { return isSame(object, other) }) {
-			later.compare(c, object)
-		}
+	for _, object := range now.appearing(moved) {
+		later.compare(c, object)
 	}
 	stays := c.pruned(&now.kept)
 	for _, object := range c.pruned(&moved.kept) {
@@ -32,6 +30,17 @@ func (f *changes) addLater(c *Cluster, now, moved renderedObjects) {
 	}
 	f.changed = append(f.changed, later.changed...)
 	f.unchanged += later.unchanged
+}
+
+// appearing returns those of the later objects that are not among these.
+func (r *renderedObjects) appearing(later renderedObjects) []manifest.Object {
+	var found []manifest.Object
+	for _, object := range later.objects {
+		if !slices.ContainsFunc(r.objects, func(other manifest.Object) bool { return isSame(object, other) }) {
+			found = append(found, object)
+		}
+	}
+	return found
 }
 
 // isSame reports whether two objects have the same kind, namespace and name.

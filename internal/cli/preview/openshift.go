@@ -15,6 +15,9 @@ import (
 
 // openShift returns what the configuration of OpenShift has for drivers.
 func (c *Cluster) openShift() operand.OpenShiftCluster {
+	if c.Given.OpenShift != (operand.OpenShiftCluster{}) {
+		return c.Given.OpenShift
+	}
 	var found operand.OpenShiftCluster
 	for _, object := range of[*unstructured.Unstructured](c) {
 		observe.AddOpenShift(&found, object)

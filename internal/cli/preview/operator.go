@@ -39,8 +39,12 @@ func OperatorOf(deployment *appsv1.Deployment) *corev1.Container {
 }
 
 // variables returns the operator's variables. Of those with the same name the last one counts.
-func variables(container *corev1.Container) func(string) string {
+func (c *Cluster) variables() func(string) string {
+	container := c.operator()
 	return func(name string) string {
+		if value, given := c.Given.Variables[name]; given {
+			return value
+		}
 		if container == nil {
 			return ""
 		}
@@ -59,6 +63,8 @@ func (c *Cluster) aboutOperator() []string {
 	if container == nil {
 		source := "that of most DaemonSets, which may be of an earlier release"
 		switch applied := c.appliedHelper(); {
+		case c.Given.Image != "":
+			source = "as given"
 		case applied == "":
 			source = "that of this plugin's release"
 		case applied != c.operatorImage():
@@ -80,7 +86,8 @@ func (c *Cluster) aboutOperator() []string {
 	}
 	for _, variable := range container.Env {
 		// Fields are those of the pod, such as its namespace.
-		if from := variable.ValueFrom; from != nil && from.FieldRef == nil {
+		_, given := c.Given.Variables[variable.Name]
+		if from := variable.ValueFrom; from != nil && from.FieldRef == nil && !given {
 			sentences = append(sentences, "the operator's variable "+variable.Name+" was not read, as its Deployment has only "+
 				"where it comes from: it counts as unset")
 		}
@@ -103,13 +110,13 @@ func (c *Cluster) frozen() []string {
 // operatorImage returns the image that the operator uses for its helpers.
 func (c *Cluster) operatorImage() string {
 	container := c.operator()
-	if container == nil {
+	switch {
+	case c.Given.Image != "":
+		return c.Given.Image
+	case container == nil:
 		return cmp.Or(image.Unmirror(c.registry(), c.appliedHelper(), image.Own()), image.Own())
 	}
-	if named := variables(container)("OPERATOR_IMAGE"); named != "" {
-		return named
-	}
-	return container.Image
+	return image.Unmirror(c.mirror, cmp.Or(c.variables()("OPERATOR_IMAGE"), container.Image), image.Own())
 }
 
 // registry is the mirror of the policy that the operator applies; empty for none.

@@ -2,8 +2,6 @@ package preview
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +13,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/effective"
-	"github.com/clusterpolicy/gpu-operator/internal/policy/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/policy/image"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/stack/rollout"
@@ -70,19 +67,21 @@ type Edit struct {
 	Named []manifest.Object
 	// Drivers replace NVIDIADriver objects in the same way.
 	Drivers []v1alpha1.NVIDIADriver
+	// AtSource removes spec.global.registry, so that images are those at their source.
+	AtSource bool
 }
 
 // input returns what the pass would decide from. ignored has a sentence for each variable of the operator that should
 // replace an image and does not.
 func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Input, ignored []string) {
-	container := c.operator()
+	variables := c.variables()
 	in = operand.Input{
 		Spec: effective.Of(edit.Policy.Spec), Namespace: c.Namespace, OperatorImage: c.operatorImage(),
-		Proxy: operand.ProxyFromVariables(variables(container)), AppliedSpec: c.appliedSpec(),
+		Proxy: operand.ProxyFromVariables(variables), AppliedSpec: c.appliedSpec(),
 		OperatorMetrics: c.metricsEndpoint(), DriverToolkit: c.driverToolkit(), Optional: c.optional(),
 		OpenShiftCluster: c.openShift(),
 	}
-	in.Images, ignored = image.FromVariables(catalogue.Images(), variables(container))
+	in.Images, ignored = image.FromVariables(catalogue.Images(), variables)
 	if in.UsesNVIDIADrivers() {
 		in.NVIDIADrivers = c.nvidiaDrivers(edit)
 	}
@@ -104,7 +103,7 @@ func References(c *Cluster, edit Edit) ([]operand.Reference, error) {
 }
 
 // errNoPolicy: there is no policy to plan for.
-var errNoPolicy = errors.New("the cluster has no ClusterPolicy: give one by --filename")
+var errNoPolicy = errors.New("the cluster has no ClusterPolicy: apply one, or give a file by --filename")
 
 // complete returns the edit with a policy.
 func (c *Cluster) complete(edit Edit) (Edit, error) {
@@ -122,35 +121,20 @@ var errInactive = errors.New("is the active ClusterPolicy, and a second one has 
 
 // Of computes the Preview of an edit. It fails if the operator would not apply the policy, or cannot render it.
 func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
-	edit, err := c.complete(edit)
+	p, err := passOf(c, edit, now)
 	if err != nil {
 		return nil, err
 	}
-	if active := c.activeAfter(edit, now); active != nil && active.Name != edit.Policy.Name {
-		return nil, fmt.Errorf("%s %w", active.Name, errInactive)
-	}
-	c = c.before(edit)
-	catalogue, err := operands.Catalogue()
-	if err != nil {
-		return nil, err
-	}
-	in, ignored := c.input(catalogue, edit)
-	decisions := plan.Decide(catalogue, in)
-	nodes, moved := c.settledNodes(decisions, now)
-	computed := c.planFor(decisions, in.Optional, nodes)
-	changes := changesOf(c, computed, c.planFor(decisions, in.Optional, moved), edit.Policy)
+	changes := changesOf(p.cluster, p.plan, p.moved, p.edit.Policy)
 	preview := &Preview{
-		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: Invalid(computed, factsOf(nodes)),
-		Notes: slices.Concat(c.frozen(), fieldnotes.Of(edit.Policy.Spec), AboutDrivers(edit.Drivers, in), computed.Doubtful(),
-			notes(computed, factsOf(nodes)), Unread(catalogue, in), ignored, c.aboutOperator(), c.aboutOpenShift(),
-			changes.notes()),
-		Objects: changes.changed, Unchanged: changes.unchanged, Replaced: c.replaced(changes.changed),
-		Losing: c.losing(catalogue, &changes, nodes),
+		Policy: p.edit.Policy.Name, Paused: p.plan.Input.Paused(), Invalid: Invalid(p.plan, p.facts),
+		Notes: append(p.notes(), changes.notes()...), Objects: changes.changed, Unchanged: changes.unchanged,
+		Replaced: p.cluster.replaced(changes.changed), Losing: p.cluster.losing(p.plan.Catalogue, &changes, p.nodes),
 	}
-	if preview.Spec, err = c.specDifferences(edit.Policy); err != nil {
+	if preview.Spec, err = p.cluster.specDifferences(p.edit.Policy); err != nil {
 		return nil, err
 	}
-	preview.Upgrades, err = upgradesOf(c, nodes, computed, changes.daemonSets, now)
+	preview.Upgrades, err = upgradesOf(p.cluster, p.nodes, p.plan, changes.daemonSets, now)
 	return preview, err
 }
 

@@ -48,7 +48,7 @@ func reading(group, resources string, verbs ...string) []Right {
 	return all
 }
 
-// previewed is what plan and diff read, except Secrets: these are never in the role.
+// previewed is what plan, diff, render and mirror read, except Secrets: these are never in the role.
 var previewed = slices.Concat(
 	reading(core, "nodes pods services configmaps", "list"),
 	reading(apps, "daemonsets deployments", "list"),
@@ -83,8 +83,10 @@ var byCommand = map[string][]Right{
 	"logs": slices.Concat(
 		reading(core, "pods", "list"), reading(core, "pods/log", "get"), reading(nvidia, "clusterpolicies", "list"),
 	),
-	"plan": previewed,
-	"diff": previewed,
+	"plan":   previewed,
+	"diff":   previewed,
+	"render": previewed,
+	"mirror": previewed,
 	"version": slices.Concat(
 		reading(apps, "daemonsets deployments", "list"), reading(nvidia, "clusterpolicies", "list"),
 	),
