@@ -2,11 +2,11 @@ package preview
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/operand/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/stack/apply"
 )
 
 // Rendition is what the operator applies in a cluster.
@@ -42,14 +42,35 @@ func Render(c *Cluster, edit Edit, now time.Time) (*Rendition, error) {
 	found := &Rendition{
 		Policy: p.edit.Policy.Name, Paused: p.plan.Input.Paused(), OperatorImage: p.plan.Input.OperatorImage,
 		Mirror: p.cluster.mirror, Objects: slices.Concat(first.objects, later), Invalid: Invalid(p.plan, p.facts),
-		Notes: p.notes(), ImageNotes: p.imageNotes(),
 	}
+	var kept []string
+	for _, object := range p.cluster.unrendered(&first) {
+		kept = append(kept, describe(object)+" stays as it is in the cluster, and is not among these objects")
+	}
+	found.Notes, found.ImageNotes = append(p.notes(), kept...), append(p.imageNotes(), kept...)
 	for _, refused := range first.refused {
 		found.Failed = errors.Join(found.Failed, errors.New(refused.Message))
 	}
 	for _, object := range later {
-		found.Notes = append(found.Notes, fmt.Sprintf("%s %s would be applied when driver upgrades move the first node to it",
-			object.GetObjectKind().GroupVersionKind().Kind, object.GetName()))
+		found.Notes = append(found.Notes, describe(object)+" would be applied when driver upgrades move the first node to it")
 	}
 	return found, nil
+}
+
+// describe returns kind and name.
+func describe(object manifest.Object) string {
+	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+}
+
+// unrendered returns the live objects that are neither rendered nor deleted, as their operand is held, or cannot be
+// rendered for all nodes.
+func (c *Cluster) unrendered(r *renderedObjects) []manifest.Object {
+	all := apply.Rendered{}
+	for _, object := range r.objects {
+		all.Add(object)
+	}
+	deleted := c.pruned(&r.kept)
+	return slices.DeleteFunc(c.pruned(&all), func(object manifest.Object) bool {
+		return slices.ContainsFunc(deleted, func(other manifest.Object) bool { return isSame(object, other) })
+	})
 }

@@ -43,6 +43,8 @@ func TestRenditionOfWhatIsApplied(t *testing.T) {
 // An edit changes what is rendered, and what of it is missing or comes later is noted.
 func TestRenditionsOfEdits(t *testing.T) {
 	const refused = "driver would stay unchanged: spec.driver: image "
+	const stays = " stays as it is in the cluster, and is not among these objects"
+	const kept, keptGFD = "DaemonSet nvidia-driver-daemonset" + stays, "DaemonSet gpu-feature-discovery" + stays
 	const rear = "nvidia-driver-daemonset-ubuntu24.04-amd64-rear"
 	for name, test := range map[string]struct {
 		to      string
@@ -50,23 +52,27 @@ func TestRenditionsOfEdits(t *testing.T) {
 		invalid []string
 		paused  bool
 		last    string
-		notes   string
-		images  string
+		// notes are those of Notes, and images those of ImageNotes.
+		notes, images []string
 	}{
 		"paused": {to: "{paused: true}", paused: true},
 		"another driver for some nodes": {
 			to: `{driver: {version: "580.1"},
 				nodePools: [{name: rear, nodeSelector: {zone: rear}, driver: {version: "580.2"}}]}`,
-			last: rear, notes: "DaemonSet " + rear + " would be applied when driver upgrades move the first node to it",
+			last: rear, notes: []string{"DaemonSet " + rear + " would be applied when driver upgrades move the first node to it"},
 		},
 		"a refused operand": {
 			to:      `{driver: {image: "example.com/driver:1", version: "2"}}`,
-			invalid: []string{"driver"}, notes: refused, images: refused,
+			invalid: []string{"driver"}, notes: []string{refused, kept}, images: []string{refused, kept},
 		},
 		"an operand that cannot be rendered": {
 			to: "{gfd: {containerResources: [{name: missing}]}}", failed: "there is no container missing",
+			notes: []string{keptGFD}, images: []string{keptGFD},
 		},
-		"a field without effect": {to: "{operator: {defaultRuntime: docker}}", notes: "spec.operator.defaultRuntime: "},
+		"an operand that is removed": {to: "{dcgmExporter: {enabled: false}}"},
+		"a field without effect": {
+			to: "{operator: {defaultRuntime: docker}}", notes: []string{"spec.operator.defaultRuntime: "},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -93,13 +99,13 @@ func TestRenditionsOfEdits(t *testing.T) {
 	}
 }
 
-// expectNotes expects a note with this text, or none.
-func expectNotes(g *WithT, notes []string, text string) {
-	if text == "" {
-		g.Expect(notes).To(BeEmpty())
-		return
+// expectNotes expects notes with these texts, and no others.
+func expectNotes(g *WithT, notes, texts []string) {
+	var wanted []any
+	for _, text := range texts {
+		wanted = append(wanted, ContainSubstring(text))
 	}
-	g.Expect(notes).To(ContainElement(ContainSubstring(text)))
+	g.Expect(notes).To(ConsistOf(wanted...))
 }
 
 // At their source, images are those behind the mirror of the policy, which stays as it is in the cluster.
