@@ -447,35 +447,35 @@ func TestPlanReadsTheCluster(t *testing.T) {
 // Variables of the operator that replace images count, the last one of a name as in the pod, and what cannot be read or
 // is ignored is noted.
 func TestPlanReadsTheVariablesOfTheOperator(t *testing.T) {
-	const container = "args: [--leader-elect]"
+	const variables = "env: [{name: OPERATOR_IMAGE}"
 	for name, test := range map[string]struct{ env, want, note string }{
 		"twice": {
-			env:  "env: [{name: DRIVER_IMAGE, value: a.example/driver:1}, {name: DRIVER_IMAGE, value: b.example/driver:2}]",
+			env:  ", {name: DRIVER_IMAGE, value: a.example/driver:1}, {name: DRIVER_IMAGE, value: b.example/driver:2}",
 			want: "b.example/driver",
 		},
 		"a ConfigMap": {
-			env:  "env: [{name: DRIVER_IMAGE, valueFrom: {configMapKeyRef: {name: images, key: driver}}}]",
+			env:  ", {name: DRIVER_IMAGE, valueFrom: {configMapKeyRef: {name: images, key: driver}}}",
 			want: "nvcr.io/nvidia/driver",
 			note: "the operator's variable DRIVER_IMAGE was not read, as its Deployment has only where it comes from",
 		},
 		"all of a ConfigMap": {
-			env:  "envFrom: [{configMapRef: {name: images}}]",
+			env:  "], envFrom: [{configMapRef: {name: images}}",
 			want: "nvcr.io/nvidia/driver",
 			note: "the operator's variables of ConfigMap images were not read",
 		},
 		"ignored": {
-			env:  "env: [{name: DRIVER_IMAGE, value: a.example/other:1}]",
+			env:  ", {name: DRIVER_IMAGE, value: a.example/other:1}",
 			want: "nvcr.io/nvidia/driver",
 			note: "the operator's variable DRIVER_IMAGE is ignored",
 		},
 		"a field of the pod": {
-			env:  "env: [{name: OPERATOR_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}]",
+			env:  ", {name: OPERATOR_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}",
 			want: "nvcr.io/nvidia/driver",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cluster := installed(t, container, container+", "+test.env)
+			cluster := installed(t, variables, variables+test.env)
 			got := kubectlGPU(edit(upgradedSpec), "plan", "-f", "-", "--against", cluster, "-o", "json")
 			g.Expect(got.code).To(Equal(0), got.errOut)
 			found := preview.Preview{}

@@ -61,8 +61,8 @@ func TestRenderPrintsWhatIsApplied(t *testing.T) {
 // What no file has is read from the cluster, and what a file or a flag has counts over it. Two files call no cluster.
 func TestRenderAndMirrorReadTheCluster(t *testing.T) {
 	const plugin, exporter = "a.example/k8s-device-plugin:1", "a.example/dcgm-exporter:1"
-	server := newAPIServer(t, inSync(t, "args: [--leader-elect]", "args: [--leader-elect], env: ["+
-		"{name: DEVICE_PLUGIN_IMAGE, value: "+plugin+"}, {name: DCGM_EXPORTER_IMAGE, value: "+exporter+"}]")...)
+	server := newAPIServer(t, inSync(t, "env: [{name: OPERATOR_IMAGE}", "env: [{name: OPERATOR_IMAGE}, "+
+		"{name: DEVICE_PLUGIN_IMAGE, value: "+plugin+"}, {name: DCGM_EXPORTER_IMAGE, value: "+exporter+"}")...)
 	text, err := os.ReadFile(ubuntuNode(t, ""))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	nodes := aFile(t, strings.NewReplacer("24.04", "22.04", "gpu-1", "new-1").Replace(string(text)))

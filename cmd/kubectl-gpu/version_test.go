@@ -24,7 +24,7 @@ func operatorDeployment(image, label string) []byte {
 	return fmt.Appendf(nil, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: o, namespace: gpus,
 		labels: {app.kubernetes.io/version: %q}}, spec: {template: {
 		metadata: {labels: {app.kubernetes.io/component: gpu-operator}},
-		spec: {containers: [{name: gpu-operator, image: %q}]}}}}`, label, image)
+		spec: {containers: [{name: gpu-operator, image: %q, env: [{name: OPERATOR_IMAGE}]}]}}}}`, label, image)
 }
 
 // versionObjects are a policy, and the Deployments and DaemonSets that version reads.
@@ -37,8 +37,9 @@ func versionObjects() [][]byte {
 	}
 	return [][]byte{
 		[]byte(`{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: p}, status: {namespace: gpus}}`),
-		[]byte(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: other, namespace: gpus}, spec: {template: {spec:
-			{containers: [{name: c, image: "other:v9"}]}}}}`),
+		[]byte(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: theirs, namespace: gpus}, spec: {template: {
+			metadata: {labels: {app.kubernetes.io/component: gpu-operator}},
+			spec: {containers: [{name: gpu-operator, image: "theirs:v9"}]}}}}`),
 		daemonSet("gpus", "driver", `initContainers: [{name: a, image: "own:v1.2.3"}, {name: b, image: "manager:v1"}],
 			containers: [{name: c, image: "driver:580"}, {name: d, image: "driver:580"}]`),
 		daemonSet("gpus", "dcgm", `containers: [{name: c, image: "dcgm:4"}]`),

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
 	"github.com/clusterpolicy/gpu-operator/internal/removal/cleanup"
 )
 
@@ -412,7 +413,7 @@ func TestBackFindsTheNamespace(t *testing.T) {
 	set := object(kindDaemonSet, "set", "")
 	set.SetLabels(map[string]string{"nvidia.com/gpu-operator.operand": "dcgm"})
 	set.SetNamespace("of-set")
-	theirs, own := deployment("DRIVER_IMAGE"), deployment(OwnVariable)
+	theirs, own := deployment("DRIVER_IMAGE"), deployment(preview.OwnVariable)
 	theirs.SetNamespace("a")
 	own.SetNamespace("b")
 	g.Expect((&Cluster{}).Namespace()).To(BeEmpty())
@@ -505,7 +506,7 @@ func TestPlaces(t *testing.T) {
 
 func TestBackByOperators(t *testing.T) {
 	g := NewWithT(t)
-	byOLM := deployment(OwnVariable)
+	byOLM := deployment(preview.OwnVariable)
 	byOLM.SetLabels(map[string]string{olmOwner: "gpu-operator.v1.0.0"})
 	objects := append(parsed(g, twoPools()...), byOLM, deployment("DRIVER_IMAGE"))
 	r := backOf(g, objects).Report()

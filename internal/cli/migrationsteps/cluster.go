@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
 	"github.com/clusterpolicy/gpu-operator/internal/names/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/removal/cleanup"
 )
@@ -32,8 +33,6 @@ const (
 	// discoveryName is the label app.kubernetes.io/name of Node Feature Discovery in NVIDIA's chart.
 	discoveryName = "node-feature-discovery"
 	operatorName  = "gpu-operator"
-	// OwnVariable is an environment variable that this operator's container has, and NVIDIA's does not.
-	OwnVariable = "OPERATOR_IMAGE"
 )
 
 // Cluster has the objects of a cluster that a migration depends on, of any kind and in any order. Its pods are those of
@@ -82,7 +81,7 @@ func container(deployment *unstructured.Unstructured) (found map[string]any, own
 		variables, _ := fields["env"].([]any)
 		return fields, slices.ContainsFunc(variables, func(variable any) bool {
 			named, _ := variable.(map[string]any)
-			return named["name"] == OwnVariable
+			return named["name"] == preview.OwnVariable
 		})
 	}
 	return nil, false

@@ -6,6 +6,8 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterpolicy/gpu-operator/internal/cli/preview"
 )
 
 // writtenBy adds an entry of metadata.managedFields with these fields.
@@ -78,7 +80,7 @@ func TestUnclaimedRoles(t *testing.T) {
 			g := NewWithT(t)
 			c := Cluster{Objects: []*unstructured.Unstructured{test.role}}
 			g.Expect(c.Finish()).To(BeEmpty(), "an installer of this operator may still take it")
-			c.Objects = append(c.Objects, deployment(OwnVariable))
+			c.Objects = append(c.Objects, deployment(preview.OwnVariable))
 			if !test.want {
 				g.Expect(c.Finish()).To(BeEmpty())
 				return

@@ -61,7 +61,7 @@ func deployment(variable string) *unstructured.Unstructured {
 		panic(err)
 	}
 	d.Object["spec"] = spec
-	if variable == OwnVariable {
+	if variable == preview.OwnVariable {
 		d.SetAnnotations(map[string]string{releaseName: "ours", releaseNamespace: "nvidia"})
 	}
 	return d
@@ -96,7 +96,7 @@ func TestFinish(t *testing.T) {
 		object("ClusterRole", "gpu-operator", "kept"), ours,
 	}}
 	g.Expect(c.FinishRefusal()).To(ContainSubstring("is not installed"))
-	c.Objects = append(c.Objects, deployment(OwnVariable), object("DaemonSet", "nvidia-dcgm", "owned"))
+	c.Objects = append(c.Objects, deployment(preview.OwnVariable), object("DaemonSet", "nvidia-dcgm", "owned"))
 	g.Expect(c.FinishRefusal()).To(ContainSubstring("has not taken over nvidia-dcgm yet"))
 	c.Objects = c.Objects[:len(c.Objects)-1]
 	g.Expect(c.FinishRefusal()).To(BeEmpty())
@@ -123,7 +123,7 @@ func TestFinishWithNVIDIADrivers(t *testing.T) {
 		return pod
 	}
 	c := Cluster{Objects: []*unstructured.Unstructured{
-		object("ClusterPolicy", "cluster-policy", ""), deployment(OwnVariable), pod(used), pod("nvidia-driver"),
+		object("ClusterPolicy", "cluster-policy", ""), deployment(preview.OwnVariable), pod(used), pod("nvidia-driver"),
 		object("DaemonSet", "nvidia-gpu-driver-ubuntu24.04-1234", "driver owned"),
 		object("ClusterRole", used, "driver owned"), object("ServiceAccount", used, "driver owned"),
 		object("ClusterRole", unused, "driver owned"), object("ServiceAccount", unused, "driver owned"),
@@ -140,7 +140,7 @@ func TestBlockers(t *testing.T) {
 	policy := object("ClusterPolicy", "cluster-policy", "")
 	deleted := policy.DeepCopy()
 	deleted.SetDeletionTimestamp(new(metav1.Unix(0, 0)))
-	theirs, byOLM, elsewhere := deployment("DRIVER_IMAGE"), deployment("DRIVER_IMAGE"), deployment(OwnVariable)
+	theirs, byOLM, elsewhere := deployment("DRIVER_IMAGE"), deployment("DRIVER_IMAGE"), deployment(preview.OwnVariable)
 	byOLM.SetLabels(map[string]string{olmOwner: "gpu-operator.v1.0.0"})
 	second := theirs.DeepCopy()
 	second.SetName("second")
@@ -161,7 +161,7 @@ func TestBlockers(t *testing.T) {
 		},
 		"two operators":             {objects{theirs, second}, nil, "2 Deployments run NVIDIA's operator"},
 		"an operator of OLM":        {objects{byOLM}, nil, "keeps Deployment gpu-operator running"},
-		"own, in its namespace":     {objects: objects{theirs, deployment(OwnVariable)}},
+		"own, in its namespace":     {objects: objects{theirs, deployment(preview.OwnVariable)}},
 		"own, in another namespace": {objects{theirs, elsewhere}, nil, "installed in namespace elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 
 // Parts of the file with the cluster.
 const (
-	container = `{name: gpu-operator, image: example.com/operator:1, args: [--leader-elect]}`
+	container = `{name: gpu-operator, image: example.com/operator:1, args: [--leader-elect], ` +
+		`env: [{name: OPERATOR_IMAGE}]}`
 	deployed  = "{app.kubernetes.io/component: gpu-operator}}\n      spec: {containers"
 	firstNode = "metadata: &gpu"
 	nextNodes = "metadata: {<<: *gpu,"
@@ -139,7 +140,7 @@ var previewCases = map[string]previewCase{
 	"another-operator": {
 		to: spec1, replaced: []string{
 			container, `{name: gpu-operator, image: "example.com/operator:3", args: [--metrics-secure=false],
-            envFrom: [{configMapRef: {name: images}}, {secretRef: {name: passwords}}], env: [
+            envFrom: [{configMapRef: {name: images}}, {secretRef: {name: passwords}}], env: [{name: OPERATOR_IMAGE},
               {name: DRIVER_IMAGE, value: a.example/driver:1}, {name: DRIVER_IMAGE, value: b.example/driver:2},
               {name: DEVICE_PLUGIN_IMAGE, valueFrom: {configMapKeyRef: {name: images, key: plugin}}},
               {name: OPERATOR_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}},

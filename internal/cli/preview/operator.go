@@ -29,13 +29,20 @@ func (c *Cluster) operator() *corev1.Container {
 	return nil
 }
 
+// OwnVariable is an environment variable that this operator's container has, and NVIDIA's does not: the image of its
+// helpers.
+const OwnVariable = "OPERATOR_IMAGE"
+
 // OperatorOf returns the operator's own container in a Deployment; nil if the Deployment is not the operator's.
 func OperatorOf(deployment *appsv1.Deployment) *corev1.Container {
 	template := &deployment.Spec.Template
-	if template.Labels[labels.Component] != labels.ManagedByValue || len(template.Spec.Containers) == 0 {
+	i := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Env, func(variable corev1.EnvVar) bool { return variable.Name == OwnVariable })
+	})
+	if template.Labels[labels.Component] != labels.ManagedByValue || i < 0 {
 		return nil
 	}
-	return &template.Spec.Containers[0]
+	return &template.Spec.Containers[i]
 }
 
 // variables returns the operator's variables. Of those with the same name the last one counts.
@@ -116,7 +123,7 @@ func (c *Cluster) operatorImage() string {
 	case container == nil:
 		return cmp.Or(image.Unmirror(c.registry(), c.appliedHelper(), image.Own()), image.Own())
 	}
-	return image.Unmirror(c.mirror, cmp.Or(c.variables()("OPERATOR_IMAGE"), container.Image), image.Own())
+	return image.Unmirror(c.mirror, cmp.Or(c.variables()(OwnVariable), container.Image), image.Own())
 }
 
 // registry is the mirror of the policy that the operator applies; empty for none.

@@ -59,7 +59,8 @@ func TestRenditionsOfEdits(t *testing.T) {
 		"another driver for some nodes": {
 			to: `{driver: {version: "580.1"},
 				nodePools: [{name: rear, nodeSelector: {zone: rear}, driver: {version: "580.2"}}]}`,
-			last: rear, notes: []string{"DaemonSet " + rear + " would be applied when driver upgrades move the first node to it"},
+			last:  rear,
+			notes: []string{"DaemonSet " + rear + " would be applied when driver upgrades move the first node to it"},
 		},
 		"a refused operand": {
 			to:      `{driver: {image: "example.com/driver:1", version: "2"}}`,
@@ -147,11 +148,11 @@ func TestGivenCountsOverTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())
-	const arguments = "args: [--leader-elect]"
-	c := previewCase{to: spec1, replaced: []string{arguments, arguments + `, env: [
+	const variables = "env: [{name: OPERATOR_IMAGE}"
+	c := previewCase{to: spec1, replaced: []string{variables, variables + `, 
 		{name: DRIVER_IMAGE, value: "a.example/driver:1"}, {name: GFD_IMAGE, value: "a.example/k8s-device-plugin:1"},
 		{name: HTTPS_PROXY, valueFrom: {configMapKeyRef: {name: proxy, key: https}}},
-		{name: HTTP_PROXY, value: "http://a.example"}]`}}
+		{name: HTTP_PROXY, value: "http://a.example"}`}}
 	cluster, edit := c.cluster(t)
 	g.Expect(cluster.aboutOperator()).To(ConsistOf(ContainSubstring("variable HTTPS_PROXY was not read")))
 	openShift := operand.OpenShiftCluster{Version: "4.18"}
