@@ -44,15 +44,16 @@ PriorityClasses that the policy names, count as applied with it if they are in t
 server or the operator would refuse, fields without effect, and what could not be read. The rights are those of kubectl
 gpu plan, whose help lists them. Nothing is written.
 
-Variables of the operator and its image are those of its Deployment: --env and --image count over them. Objects of
-drivers that driver upgrades will move nodes to are printed last, and standard error names them.
+Variables of the operator and its image are those of its Deployment: --env and --image count over them. DaemonSets of
+drivers that driver upgrades will move nodes to are printed last, and standard error names them. It also names objects
+that the operator leaves as they are in the cluster, such as those of a refused operand: they are not printed.
 
 With both -f and --nodes no cluster is called. The objects are those of a first installation, in a cluster that has none
-of them, and flags say what a cluster would: the defaults are those of this plugin's release. Labels that an operator
-has written on the nodes do not count; nodes that would keep something because of them are listed on standard error, and
-so is each operand that would not be installed, and each one that would not run on a node. An object that the policy
-names and that is not in its file counts as existing, with a line: what follows from its content is missing, such as
-mounts and digests. NVIDIADrivers must be in the file if the policy uses them (spec.driver.useNvidiaDriverCRD).
+of them. Flags say what a cluster would; their defaults are those of this plugin's release. Labels that an operator has
+written on the nodes do not count. Standard error lists the nodes that would keep something because of them, each
+operand that would not be installed, and each one that would not run on a node. An object that the policy names and that
+is not in its file counts as existing, and is listed: what follows from its content is missing, such as mounts and
+digests. NVIDIADrivers must be in the file if the policy uses them (spec.driver.useNvidiaDriverCRD).
 
 Owner references are omitted if the policy has no UID, and the digest of an object has them. The annotation with the
 applied spec is omitted with -f.

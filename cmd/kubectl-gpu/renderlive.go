@@ -35,8 +35,8 @@ func (o renderOptions) computeLive(
 	if err != nil {
 		return nil, err
 	}
-	broken, err := undecodableNotes(found.Policy, cluster, edit)
-	if err != nil {
+	// Of other objects that cannot be decoded, those that the policy uses are among the notes.
+	if _, err := undecodableNotes(found.Policy, cluster, edit); err != nil {
 		return nil, err
 	}
 	objects, err := asApplied(found.Objects)
@@ -45,8 +45,8 @@ func (o renderOptions) computeLive(
 	}
 	return &rendition{
 		objects: objects, operatorImage: found.OperatorImage, mirror: found.Mirror,
-		notes:      slices.Concat(by.sentences, aboutPause(found.Paused), found.Notes, broken),
-		imageNotes: slices.Concat(by.sentences, found.ImageNotes, broken),
+		notes:      slices.Concat(by.sentences, aboutPause(found.Paused), found.Notes),
+		imageNotes: slices.Concat(by.sentences, found.ImageNotes),
 		refused:    by.with(found.Failed, found.Invalid),
 	}, nil
 }

@@ -72,7 +72,9 @@ func TestRenderAndMirrorReadTheCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		args       []string
 		want, none []string
-		note       string
+		// note is on standard error, and more only with render.
+		note, more string
+		code       int
 		// offline: no cluster is called.
 		offline bool
 	}{
@@ -98,6 +100,15 @@ func TestRenderAndMirrorReadTheCluster(t *testing.T) {
 			args: []string{"-f", aFile(t, edit(`{driver: {version: "580.1"}, nodePools: [{name: rear,
 				nodeSelector: {zone: rear}, driver: {version: "580.2"}}]}`))},
 			want: []string{driver("580.1-ubuntu24.04"), driver("580.2-ubuntu24.04")},
+			more: "would be applied when driver upgrades move the first node to it\n",
+		},
+		"a paused policy": {
+			args: []string{"-f", aFile(t, edit("{paused: true}"))}, want: []string{plugin},
+			more: "spec.paused is true: the operator would only report.",
+		},
+		"a policy that the API server refuses": {
+			args: []string{"-f", aFile(t, edit("{mig: {strategy: double}}"))}, want: []string{plugin}, code: 1,
+			note: `the API server would refuse ClusterPolicy cluster-policy: spec.mig.strategy: Unsupported value: "double"`,
 		},
 		"both files": {
 			args: []string{"-f", policy, "--nodes", nodes}, offline: true,
@@ -110,7 +121,7 @@ func TestRenderAndMirrorReadTheCluster(t *testing.T) {
 				t.Setenv("KUBECONFIG", server.kubeconfig(t))
 				args := append(slices.Clone(command), test.args...)
 				got := kubectlGPU("", append(args, "--context", "c")...)
-				g.Expect(got.code).To(Equal(0), got.errOut)
+				g.Expect(got.code).To(Equal(test.code), got.errOut)
 				for _, text := range test.want {
 					g.Expect(got.out).To(ContainSubstring(text))
 				}
@@ -118,6 +129,9 @@ func TestRenderAndMirrorReadTheCluster(t *testing.T) {
 					g.Expect(got.out).NotTo(ContainSubstring(text))
 				}
 				g.Expect(got.errOut).To(ContainSubstring(test.note))
+				if test.more != "" {
+					g.Expect(strings.Contains(got.errOut, test.more)).To(Equal(command[0] == "render"), got.errOut)
+				}
 				g.Expect(len(server.requests()) > before).To(Equal(!test.offline))
 				t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 				if got = kubectlGPU("", args...); test.offline {
@@ -131,26 +145,32 @@ func TestRenderAndMirrorReadTheCluster(t *testing.T) {
 	}
 }
 
-// NVIDIADriver objects of the cluster are rendered, and one of a file counts over the one in the cluster.
+// NVIDIADriver objects of the cluster are rendered, and one of a file counts over the one in the cluster. One that
+// cannot be decoded is named.
 func TestRenderReadsNVIDIADriversOfTheCluster(t *testing.T) {
 	node, err := os.ReadFile(ubuntuNode(t, ""))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	driver := func(version string) string { return aDriver("a", `{driverType: gpu, version: "`+version+`"}`) }
+	bad := aDriver("bad", `{driverType: gpu, nodeSelector: {zone: front}, startupProbe: {timeoutSeconds: 99999999999}}`)
 	server := newAPIServer(t, []byte(policyHead+"spec: "+usesDrivers), node,
-		[]byte(strings.TrimPrefix(driver("580.1"), "---\n")),
+		[]byte(strings.TrimPrefix(driver("580.1"), "---\n")), []byte(strings.TrimPrefix(bad, "---\n")),
 		[]byte("{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: "+
 			"nvidiadrivers.nvidia.com}}"))
 	for in, want := range map[string]string{
 		"": "580.1", edit(usesDrivers): "580.1", edit(usesDrivers) + driver("580.2"): "580.2",
 	} {
-		args := []string{"render", "--kubeconfig", server.kubeconfig(t), "--context", "c"}
+		args := []string{"--kubeconfig", server.kubeconfig(t), "--context", "c"}
 		if in != "" {
 			args = append(args, "-f", "-")
 		}
-		g, got := NewWithT(t), kubectlGPU(in, args...)
-		g.Expect(got.code).To(Equal(0), got.errOut)
-		g.Expect(got.out).To(ContainSubstring("driver:" + want + "-ubuntu24.04"))
-		g.Expect(got.errOut).NotTo(ContainSubstring("was read"))
+		for _, command := range [][]string{{"render"}, {"mirror", "list"}} {
+			g, got := NewWithT(t), kubectlGPU(in, append(command, args...)...)
+			g.Expect(got.code).To(Equal(1), got.errOut)
+			g.Expect(got.out).To(ContainSubstring("driver:" + want + "-ubuntu24.04"))
+			g.Expect(strings.Count(got.errOut, "cannot be decoded: spec.startupProbe.timeoutSeconds is ")).To(Equal(1))
+			g.Expect(got.errOut).To(ContainSubstring("kubectl gpu: the policy is invalid for NVIDIADriver bad"))
+			g.Expect(got.errOut).NotTo(ContainSubstring("was read"))
+		}
 	}
 }
 
