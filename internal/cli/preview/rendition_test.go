@@ -40,18 +40,23 @@ func TestRenditionOfWhatIsApplied(t *testing.T) {
 	g.Expect(*found).To(Equal(Rendition{Policy: "cluster-policy", OperatorImage: "example.com/operator:1"}))
 }
 
+// variables begins the variables of the operator in the file with the cluster.
+const variables = "env: [{name: OPERATOR_IMAGE}"
+
 // An edit changes what is rendered, and what of it is missing or comes later is noted.
 func TestRenditionsOfEdits(t *testing.T) {
 	const refused = "driver would stay unchanged: spec.driver: image "
 	const stays = " stays as it is in the cluster, and is not among these objects"
 	const kept, keptGFD = "DaemonSet nvidia-driver-daemonset" + stays, "DaemonSet gpu-feature-discovery" + stays
+	const ignored, absent = "the operator's variable DRIVER_IMAGE is ignored", "has no Deployment of the operator"
 	const rear = "nvidia-driver-daemonset-ubuntu24.04-amd64-rear"
 	for name, test := range map[string]struct {
-		to      string
-		failed  string
-		invalid []string
-		paused  bool
-		last    string
+		to       string
+		replaced []string
+		failed   string
+		invalid  []string
+		paused   bool
+		last     string
 		// notes are those of Notes, and images those of ImageNotes.
 		notes, images []string
 	}{
@@ -70,6 +75,14 @@ func TestRenditionsOfEdits(t *testing.T) {
 			to: "{gfd: {containerResources: [{name: missing}]}}", failed: "there is no container missing",
 			notes: []string{keptGFD}, images: []string{keptGFD},
 		},
+		"an ignored variable": {
+			to: spec1, replaced: []string{variables, variables + ", {name: DRIVER_IMAGE, value: a.example/other:1}"},
+			notes: []string{ignored}, images: []string{ignored},
+		},
+		"no operator": {
+			to: spec1, replaced: []string{deployed, "{}}\n      spec: {containers"},
+			notes: []string{absent}, images: []string{absent},
+		},
 		"an operand that is removed": {to: "{dcgmExporter: {enabled: false}}"},
 		"a field without effect": {
 			to: "{operator: {defaultRuntime: docker}}", notes: []string{"spec.operator.defaultRuntime: "},
@@ -77,7 +90,7 @@ func TestRenditionsOfEdits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := previewCase{to: test.to, in: operand.Input{AppliedSpec: "1-a"}}
+			c := previewCase{to: test.to, replaced: test.replaced, in: operand.Input{AppliedSpec: "1-a"}}
 			cluster, edit := c.cluster(t)
 			found, err := Render(cluster, edit, now)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -148,7 +161,6 @@ func TestGivenCountsOverTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())
-	const variables = "env: [{name: OPERATOR_IMAGE}"
 	c := previewCase{to: spec1, replaced: []string{variables, variables + `, 
 		{name: DRIVER_IMAGE, value: "a.example/driver:1"}, {name: GFD_IMAGE, value: "a.example/k8s-device-plugin:1"},
 		{name: HTTPS_PROXY, valueFrom: {configMapKeyRef: {name: proxy, key: https}}},
