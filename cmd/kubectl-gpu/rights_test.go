@@ -86,7 +86,7 @@ func everything(t *testing.T) [][]byte {
 // namingSpec names a priority class and a Secret.
 const namingSpec = `{driver: {version: "580.1", secretEnv: token}, daemonsets: {priorityClassName: high}}`
 
-// secrets are in no role: plan and diff do without.
+// secrets are in no role: previews do without.
 const secrets = "/secrets [] get"
 
 // Each command asks for what the table has, and for nothing else, and its help names the resources.
