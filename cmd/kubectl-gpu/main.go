@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -57,13 +58,20 @@ var silentErrors = []coded{
 const gcPercent = 30
 
 func main() {
-	// What client-go notes about calls that fail is in the errors of the commands.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	silenceClient()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// silenceClient discards what client-go notes about calls that fail: it is in the errors of the commands. Errors go to
+// standard error below a threshold, whatever the output is.
+func silenceClient() {
+	flags := flag.NewFlagSet("", flag.PanicOnError)
+	klog.InitFlags(flags)
+	_ = flags.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})
+	klog.SetOutput(io.Discard)
 }
 
 func run(args []string, in io.Reader, out, errOut io.Writer) int {

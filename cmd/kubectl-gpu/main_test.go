@@ -1,12 +1,35 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 )
+
+// Errors that client-go notes are in those of the commands, and nowhere else.
+func TestWhatClientGoNotesIsDiscarded(t *testing.T) {
+	g, real := NewWithT(t), os.Stderr
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	g.Expect(err).NotTo(HaveOccurred())
+	os.Stderr = file
+	t.Cleanup(func() { os.Stderr = real })
+	note := func() string {
+		klog.ErrorS(nil, "Couldn't get current server API group list")
+		klog.Flush()
+		text, err := os.ReadFile(file.Name())
+		g.Expect(err).NotTo(HaveOccurred())
+		return string(text)
+	}
+	g.Expect(note()).NotTo(BeEmpty(), "the default")
+	before := note()
+	silenceClient()
+	g.Expect(note()).To(Equal(before))
+}
 
 // commandPaths returns the command lines of all commands below one, without the program, such as "top nodes".
 func commandPaths(of *cobra.Command) (all []string) {
