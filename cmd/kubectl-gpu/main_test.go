@@ -13,11 +13,11 @@ import (
 
 // Errors that client-go notes are in those of the commands, and nowhere else.
 func TestWhatClientGoNotesIsDiscarded(t *testing.T) {
-	g, real := NewWithT(t), os.Stderr
+	g, stderr := NewWithT(t), os.Stderr
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	g.Expect(err).NotTo(HaveOccurred())
 	os.Stderr = file
-	t.Cleanup(func() { os.Stderr = real })
+	t.Cleanup(func() { os.Stderr = stderr })
 	note := func() string {
 		klog.ErrorS(nil, "Couldn't get current server API group list")
 		klog.Flush()
