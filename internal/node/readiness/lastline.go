@@ -66,14 +66,11 @@ var (
 // dump of the environment are skipped.
 func LastLine(message string) string {
 	last, isError := "", false
-	if strings.ContainsRune(message, '\x1b') {
-		message = terminalCodes.ReplaceAllString(message, "")
-	}
 	for line := range strings.FieldsFuncSeq(message, isLineBreak) {
 		if strings.HasPrefix(line, "goroutine ") {
 			break // The stack of a panic, whose reason is above.
 		}
-		line = text.Truncate(strings.TrimSpace(printable(line)), maxSearched)
+		line = text.Truncate(strings.TrimSpace(Printable(line)), maxSearched)
 		named := klogError.MatchString(line) || hasAny(line, errorWords)
 		line = strings.TrimSpace(logHeader.ReplaceAllString(line, ""))
 		if line == "" || assignmentLine.MatchString(line) || isError && !named {
@@ -118,8 +115,12 @@ func hasAny(line string, words []string) bool {
 // isLineBreak includes the carriage return of progress bars.
 func isLineBreak(r rune) bool { return r == '\n' || r == '\r' }
 
-// printable drops characters that are not shown or change how others are shown, and replaces bytes that are no text.
-func printable(line string) string {
+// Printable returns a line without the codes of a terminal and the characters that are not shown or change how others
+// are shown. Bytes that are no text become question marks.
+func Printable(line string) string {
+	if strings.ContainsRune(line, '\x1b') {
+		line = terminalCodes.ReplaceAllString(line, "")
+	}
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t':

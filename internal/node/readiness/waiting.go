@@ -32,7 +32,7 @@ func waitingCause(waiting *corev1.ContainerStateWaiting) string {
 // they put before it: one line of at most maxLastLine bytes, redacted as LastLine. Of a longer line the end is kept.
 func KubeletCause(message string) string {
 	// A message of the API is longer than what is searched, if it quotes an answer of a registry.
-	message = strings.Join(strings.Fields(printable(text.Truncate(message, maxSearched))), " ")
+	message = strings.Join(strings.Fields(Printable(text.Truncate(message, maxSearched))), " ")
 	message = waitingWrappers.ReplaceAllString(message, "")
 	return text.TruncateBegin(redact(signature.ReplaceAllString(message, "${1}"+redacted)), maxLastLine)
 }
