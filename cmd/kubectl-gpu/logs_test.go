@@ -101,7 +101,8 @@ func TestLogsOfFindings(t *testing.T) {
 	g, server := NewWithT(t), newAPIServer(t)
 	long := strings.Repeat("x", loggedBytes)
 	server.logs = map[string]string{
-		"p?container=a&previous=true&tailLines=5": "\x1b[31mone\x1b[0m\ntwo\a\n", "p?container=long&tailLines=5": "y" + long + "\n",
+		"p?container=a&previous=true&tailLines=5": "\x1b[31mone\x1b[0m\ntwo\a\n",
+		"p?container=long&tailLines=5":            "y" + long + "\n",
 	}
 	read := func(log *explain.Log) []string {
 		log.Namespace, log.Pod = "n", "p"
