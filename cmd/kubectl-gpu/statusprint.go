@@ -128,13 +128,10 @@ func summaryText(found overview.Overview, colours palette) string {
 		fmt.Fprintf(text, "; the number of GPUs of %s is not known", count(s.NodesOfUnknownGPUs, "node"))
 	}
 	text.WriteString("\n")
-	wrapped := wrap(text.String(), colours.width)
-	text.Reset()
-	text.WriteString(wrapped)
 	if found.Summary.Nodes == 0 && len(found.Nodes) == 0 {
 		fmt.Fprintf(text, "\nNo node has the label %s=%s.\n", labels.GPUPresent, labels.True)
 	}
-	return text.String()
+	return wrap(text.String(), colours.width)
 }
 
 // nodesText returns the table of nodes below an empty line; nothing without nodes.
