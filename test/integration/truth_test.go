@@ -66,7 +66,7 @@ func TestAnOverdueStageIsNamed(t *testing.T) {
 	mark := e.mark()
 	e.run()
 	e.quietSince("a restart and 5 s with an overdue node", mark, 5*time.Second)
-	e.Expect(e.operatorCalls(mark).Of("events")).To(BeEmpty())
+	e.Expect(e.operatorCalls(mark).Events()).To(BeEmpty())
 
 	e.sim.Heal("device-plugin", brokenNode)
 	e.awaitReady(8)

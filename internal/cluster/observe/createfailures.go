@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/names/text"
 	"github.com/clusterpolicy/gpu-operator/internal/node/assess"
 )
 
@@ -191,5 +192,12 @@ func createFailure(message string) assess.PodFailure {
 			break
 		}
 	}
+	if failure.Reason == v1.ReasonPodSecurityDenied {
+		failure.Message = text.Truncate(failure.Message, maxViolations)
+	}
 	return failure
 }
+
+// maxViolations bounds the message about Pod Security, in bytes: the level and the first violation come first in it, and
+// a list of all others follows. Of longer details the end is kept.
+const maxViolations = 150

@@ -3,6 +3,7 @@ package observe_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -207,6 +208,13 @@ func TestCreateFailureReasons(t *testing.T) {
 				Reason: "PodSecurityDenied",
 				Message: `violates PodSecurity "restricted:latest": privileged ` +
 					`(container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
+			},
+		},
+		"Pod Security, with more violations than fit into the status": {
+			message: forbidden + `violates PodSecurity "restricted:latest": ` + strings.Repeat("x", 200),
+			want: assess.PodFailure{
+				Reason:  "PodSecurityDenied",
+				Message: `violates PodSecurity "restricted:latest": ` + strings.Repeat("x", 105) + "...",
 			},
 		},
 		"a policy": {
