@@ -198,6 +198,6 @@ func createFailure(message string) assess.PodFailure {
 	return failure
 }
 
-// maxViolations bounds the message about Pod Security, in bytes: the level and the first violation come first in it, and
-// a list of all others follows. Of longer details the end is kept.
+// maxViolations bounds the message about Pod Security, in bytes. It begins with the level and the first violation,
+// before all others. Of longer details the end is kept.
 const maxViolations = 150
