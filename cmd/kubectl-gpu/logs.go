@@ -244,7 +244,7 @@ func readLogs(ctx context.Context, asked *session, findings []explain.Finding) {
 		read := &strings.Builder{}
 		if (logsOptions{tail: loggedLines}).print(ctx, read, asked, log) == nil && read.Len() > 0 {
 			log.Lines = strings.Split(text.TruncateBegin(strings.TrimRight(read.String(), "\n"), loggedBytes), "\n")
-			for j, line := range log.Lines { // A program must not control the terminal of whoever asks about it.
+			for j, line := range log.Lines { // Codes in a log must not reach the user's terminal.
 				log.Lines[j] = readiness.Printable(line)
 			}
 		}

@@ -146,7 +146,8 @@ func loadsGDSWithProprietaryModules(spec effective.Spec) bool {
 // Doubtful returns a sentence for each value that has no effect, or that the operator does not take literally, in a
 // fixed order.
 func Doubtful(spec v1.ClusterPolicySpec) []string {
-	found := notes(slices.Concat(doubtful, beside), spec)
+	given := newGiven(spec)
+	found := notes(slices.Concat(doubtful, beside), given)
 	if foreign := image.Foreign(deref(spec.Validator).ImageSpec); foreign != "" {
 		found = append(found, "spec.validator: "+foreign)
 	}
@@ -157,8 +158,8 @@ func Doubtful(spec v1.ClusterPolicySpec) []string {
 		}
 	})
 	found = append(found, tagsWithoutV(spec)...)
-	effective.ForEachMisread(&spec, func(field, given, taken string) {
-		found = append(found, misread(field, given, taken))
+	effective.ForEachMisread(&spec, func(field, text, taken string) {
+		found = append(found, misread(field, text, taken))
 	})
 	effective.ForEachEnv(&spec, func(list string, env *[]v1.EnvVar) {
 		seen := map[v1.EnvName]int{}
@@ -169,7 +170,7 @@ func Doubtful(spec v1.ClusterPolicySpec) []string {
 			}
 		}
 	})
-	return append(found, lostVariables(spec)...)
+	return append(found, lostVariables(given)...)
 }
 
 // misread returns the sentence for a text that is no number or percentage, or is too large. It counts as what is taken,

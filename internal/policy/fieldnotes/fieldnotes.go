@@ -13,7 +13,7 @@ import (
 // given is the spec that the notes are about.
 type given struct {
 	v1.ClusterPolicySpec
-	// effective returns it with the defaults, which are computed once for all notes.
+	// effective returns it with the defaults, which are computed once.
 	effective func() effective.Spec
 }
 
@@ -89,16 +89,15 @@ func Of(spec v1.ClusterPolicySpec) []string {
 }
 
 // Unsupported returns a sentence for each field that is set and has no effect yet, in a fixed order.
-func Unsupported(spec v1.ClusterPolicySpec) []string { return notes(unsupported, spec) }
+func Unsupported(spec v1.ClusterPolicySpec) []string { return notes(unsupported, newGiven(spec)) }
 
 // Deprecated returns a sentence for each field that is set and deprecated, in a fixed order.
-func Deprecated(spec v1.ClusterPolicySpec) []string { return notes(deprecated, spec) }
+func Deprecated(spec v1.ClusterPolicySpec) []string { return notes(deprecated, newGiven(spec)) }
 
-func notes(fields []field, spec v1.ClusterPolicySpec) []string {
+func notes(fields []field, spec given) []string {
 	var found []string
-	given := newGiven(spec)
 	for _, field := range fields {
-		if field.isSet(given) {
+		if field.isSet(spec) {
 			found = append(found, fmt.Sprintf("%s: %s", field.name, field.advice))
 		}
 	}

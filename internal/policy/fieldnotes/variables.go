@@ -187,15 +187,15 @@ func isTrueValue(value string) bool {
 }
 
 // lostVariables returns a sentence for each variable of the spec that cannot work as it is written.
-func lostVariables(spec v1.ClusterPolicySpec) []string {
+func lostVariables(spec given) []string {
 	var found []string
-	known, given := variables(), newGiven(spec)
-	effective.ForEachEnv(&spec, func(list string, env *[]v1.EnvVar) {
+	known := variables()
+	effective.ForEachEnv(&spec.ClusterPolicySpec, func(list string, env *[]v1.EnvVar) {
 		for _, set := range *env {
 			i := slices.IndexFunc(known, func(v variable) bool {
 				return v.name == string(set.Name) && strings.HasPrefix(list, v.lists)
 			})
-			if i >= 0 && (known[i].isLost == nil || known[i].isLost(given, set.Value)) {
+			if i >= 0 && (known[i].isLost == nil || known[i].isLost(spec, set.Value)) {
 				found = append(found, fmt.Sprintf("%s: %s %s", list, set.Name, known[i].advice))
 			}
 		}
